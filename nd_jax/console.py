@@ -1,0 +1,40 @@
+"""What the command line shows people: tables, progress with an estimate of the time left, figures as JSON."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+T = TypeVar("T")
+console = Console(highlight=False)
+
+
+def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
+    """Yield the items, showing count, elapsed time and time left where the output is a terminal."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        yield from progress.track(items, total=total, description=description)
+
+
+def table(title: str, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print a table; numbers are right-aligned, fractions have three decimals."""
+    shown = Table(title=title, title_justify="left")
+    for name in columns:
+        shown.add_column(name, justify="left" if name == columns[0] else "right")
+    for row in rows:
+        shown.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row))
+    console.print(shown)
+
+
+def write_json(path: Path | None, figures: dict[str, Any]) -> None:
+    """Write a verb's figures for programs to read; does nothing without a path."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

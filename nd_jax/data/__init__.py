@@ -1,0 +1,1 @@
+"""Token rows and global batches."""

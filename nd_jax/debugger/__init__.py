@@ -1,0 +1,1 @@
+"""The state tree, debugger actions and sampled trajectories."""

@@ -1,0 +1,1 @@
+"""CRUXEval, next-state accuracy and reports."""

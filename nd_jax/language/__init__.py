@@ -1,0 +1,1 @@
+"""The trace language and its tokenizer."""

@@ -1,0 +1,1 @@
+"""The transformer and how it is sharded."""

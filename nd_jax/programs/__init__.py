@@ -1,0 +1,1 @@
+"""Where programs with inputs come from."""

@@ -1,0 +1,99 @@
+"""The trace record: what one recorded run of a program is, in memory and as JSON.
+
+Version 1. A trace as JSON is one object::
+
+    {"schema": 1, "id": "sample_0", "source": "def f(x):\\n    return x + 1\\n", "entry": "f",
+     "arguments": "1", "python": "3.11.7", "functions": ["f"],
+     "events": [["call", 1, 0, 0, {"x": "1"}, null],
+                ["line", 2, 0, 0, {"x": "1"}, null],
+                ["return", 2, 0, 0, {"x": "1"}, "2"]]}
+
+An event is ``[kind, line, frame, depth, locals, value]``; ``functions[frame]`` is the frame's function name.
+"""
+
+import json
+from typing import NamedTuple
+
+SCHEMA_VERSION = 1
+
+CALL, RESUME, LINE, RETURN, YIELD, UNWIND, EXCEPTION = EVENT_KINDS = (
+    "call",
+    "resume",
+    "line",
+    "return",
+    "yield",
+    "unwind",
+    "exception",
+)
+OPENING = frozenset((CALL, RESUME))
+CLOSING = frozenset((RETURN, YIELD, UNWIND))
+
+
+class Event(NamedTuple):
+    """One moment of a run, as the tracer saw it.
+
+    Attributes:
+      kind: one of ``EVENT_KINDS``. ``resume`` re-enters a frame that yielded; ``unwind`` is a frame that
+        dies by an exception.
+      line: line number in the program's source, from 1.
+      frame: the activation, numbered from 0 by first call in the trace; a generator keeps its number.
+      depth: how many traced frames enclose this one; the entry call has depth 0.
+      locals: name -> rendered text of the value, in canonical order, before the line runs.
+      value: rendered result for ``return`` and ``yield``; ``TypeName(args)`` for ``exception``; else None.
+    """
+
+    kind: str
+    line: int
+    frame: int
+    depth: int
+    locals: dict[str, str]
+    value: str | None
+
+
+class Trace(NamedTuple):
+    """One recorded run of a program: its source, its entry call, and the list of events.
+
+    Attributes:
+      functions: name of the function that each frame runs, indexed by ``Event.frame``.
+      python: version of the interpreter that ran it, e.g. ``"3.11.7"``.
+    """
+
+    id: str
+    source: str
+    entry: str
+    arguments: str
+    python: str
+    functions: list[str]
+    events: list[Event]
+
+    @property
+    def result(self) -> str | None:
+        """Rendered value that the entry call returned, or None if it died by an exception."""
+        return self.events[-1].value
+
+
+def to_json(trace: Trace) -> str:
+    """Write a trace as one line of JSON."""
+    return json.dumps({"schema": SCHEMA_VERSION, **trace._asdict()}, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_json(text: str | bytes) -> Trace:
+    """Read a trace back.
+
+    Raises:
+      ValueError: the text is not JSON, not of this schema version, or lacks a field. Only the form is checked
+        here; whether the events nest is `nd_jax.tracing.invariants.check`'s work.
+    """
+    record = json.loads(text)
+    if not isinstance(record, dict):
+        raise ValueError("a trace is a JSON object")
+    if record.get("schema") != SCHEMA_VERSION:
+        raise ValueError(f"schema {record.get('schema')!r}, this version reads {SCHEMA_VERSION}")
+    missing = [name for name in Trace._fields if name not in record]
+    if missing:
+        raise ValueError(f"missing {', '.join(missing)}")
+    try:
+        events = [Event(*event) for event in record["events"]]
+    except TypeError as error:
+        raise ValueError("an event is [kind, line, frame, depth, locals, value]") from error
+    return Trace(*(record[name] for name in Trace._fields[:-1]), events)

@@ -1,0 +1,1 @@
+"""Optimiser, step, checkpoints and the training loop."""
