@@ -1,0 +1,34 @@
+# Everything runs in .venv, which these targets make; a Python 3.11 to 3.13 and make are all that is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup quickstart test lint clean
+
+help:  ## List the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
+
+$(VENV)/installed: requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "nd_jax needs Python 3.11 to 3.13: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(VENV)/installed-dev: requirements-dev.txt $(VENV)/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+setup: $(VENV)/installed  ## Make .venv with everything nd_jax needs.
+
+quickstart: setup  ## Record, tokenise, train and evaluate a small neural debugger (about 12 minutes on 2 cores).
+	$(BIN)/nd quickstart
+
+test: $(VENV)/installed-dev  ## Lint, type-check and test.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/python -m pytest
+
+clean:  ## Remove .venv and caches (runs/ stays).
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info

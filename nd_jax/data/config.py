@@ -1,0 +1,46 @@
+"""What decides the rows: datasets, row length, loss weights, the sampling policy."""
+
+from dataclasses import dataclass, field
+
+from nd_jax.debugger.policy import PolicyConfig
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Everything that rows are a function of, besides their index and the files read."""
+
+    traces: tuple[str, ...] = ()
+    """Trace dataset directories (made by `nd trace`)."""
+
+    weights: tuple[float, ...] = ()
+    """Share of rows from each dataset; empty: by the number of traces in each."""
+
+    tokenizer: str = ""
+    """Tokenizer directory."""
+
+    row_length: int = 256
+    """Tokens per row."""
+
+    global_batch: int = 32
+    """Rows per training step, over all hosts and microbatches."""
+
+    seed: int = 0
+    """Seeds the order of the traces and the trajectories sampled on them."""
+
+    state_weight: float = 1.0
+    """Loss weight of the tokens of states that follow an action, and of END."""
+
+    action_weight: float = 0.0
+    """Loss weight of action tokens: the user chooses actions, the model need not predict them."""
+
+    context_weight: float = 0.1
+    """Loss weight of the program's source and of a session's start state, which are given."""
+
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    """How trajectories are sampled on a state tree."""
+
+    threads: int = 2
+    """Threads that make rows ahead of the training step, per host. The rows do not depend on it."""
+
+    prefetch: int = 16
+    """Batches made ahead per host. The rows do not depend on it."""
