@@ -1,8 +1,8 @@
 """Debugger actions, forward and inverse: where each one leads from a state.
 
 Every action is a function of the state tree and a state's index. "Own" means the frame node of that state;
-"at a return" means a state that closes its node (return, yield or unwind), "at a call" one that opens it (call,
-resume).
+"at a return" means a state that closes its node (return, yield or unwind), "at a call" one that opens it
+(call, resume).
 
 =================  ===========================================  ==========================================
 action             elsewhere                                    at a return (inverse: at a call)

@@ -1,8 +1,8 @@
 """Which debugger sessions a model is trained on: trajectories sampled through a state tree.
 
-A session is of one kind, drawn by weight. The first five kinds walk by the paper's stochastic policy: at each step,
-with probability ``p_uniform`` any action of the session's direction, all equally likely; otherwise one of
-step_into and step_over (inverse: inv_step_into and inv_step_over). The others are fixed walks.
+A session is of one kind, drawn by weight. The first five kinds walk by the paper's stochastic policy: at each
+step, with probability ``p_uniform`` any action of the session's direction, all equally likely; otherwise one
+of step_into and step_over (inverse: inv_step_into and inv_step_over). The others are fixed walks.
 
 Everything drawn comes from ``rng.random()``, whose stream is the same in every version of Python.
 """
@@ -36,7 +36,7 @@ class Trajectory(NamedTuple):
     Attributes:
       start: index of the state it starts at.
       steps: each action with the index of the state it leads to.
-      ended: the walk reached the trace's end in its direction (last state, or first), so that no action was left.
+      ended: the walk reached the trace's end in its direction (last state, or first): no action was left.
       drop_pointer: the start state, a return of the root, is shown without saying which line returned.
     """
 
@@ -75,22 +75,22 @@ class PolicyConfig:
     p_turn: float = 0.2
     """Probability that a turning session changes its direction, per step."""
     p_start_along: float = 0.5
-    """Probability that a session from the root (root_skip kinds excepted) starts at any state instead, where the
-    trace has more states than the session may show; else its far end would never be trained."""
+    """Probability that a session from the root (root_skip kinds excepted) starts at any state instead, where
+    the trace has more states than the session may show; else its far end would never be trained."""
     p_drop_return_pointer: float = 0.5
-    """Probability that a session which starts at the root's return hides the line it returned from (CRUXEval's
-    input task does not give it)."""
+    """Probability that a session which starts at the root's return hides the line it returned from
+    (CRUXEval's input task does not give it)."""
     max_breakpoints: int = 3
     """Most lines a breakpoint action names; the number is drawn evenly from 1 to this."""
     p_unvisited_line: float = 0.25
-    """Probability that a breakpoint's line is one where the trace never stops; else one where it does, before or
-    after the present state."""
+    """Probability that a breakpoint's line is one where the trace never stops; else one where it does, before
+    or after the present state."""
 
     def __post_init__(self):
         """Refuse what cannot be sampled from.
 
         Raises:
-          ValueError: a weight is negative, all are zero, a probability is not one, or no breakpoint is allowed.
+          ValueError: a weight or a probability is out of range, or no breakpoint is allowed.
         """
         weights = [getattr(self, kind) for kind in SESSION_KINDS]
         if min(weights) < 0 or sum(weights) <= 0:

@@ -2,9 +2,9 @@
 
 
 def source_lines(source: str) -> list[str]:
-    """Split source into lines without their ends; line k of an event is item k - 1.
+    r"""Split source into lines without their ends; line k of an event is item k - 1.
 
-    The compiler ends lines at ``\\n``, ``\\r\\n`` and ``\\r`` only. `str.splitlines` also breaks at form feeds,
+    The compiler ends lines at ``\n``, ``\r\n`` and ``\r`` only. `str.splitlines` also breaks at form feeds,
     U+2028 and others, which may stand inside a line of Python.
     """
     lines = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")

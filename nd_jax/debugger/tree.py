@@ -1,8 +1,8 @@
 """The state tree: a trace's states, nested by frame.
 
-A *frame node* is one segment of execution from a call (or a generator's resume) to the return, yield or unwind
-that ends it; a generator's resumes are nodes of their own although they share one activation. A node's *own*
-states are those at which its function itself is stopped, without the states of the functions it calls.
+A *frame node* is one segment of execution from a call (or a generator's resume) to the return, yield or
+unwind that ends it; a generator's resumes are nodes of their own although they share one activation. A node's
+*own* states are those at which its function itself is stopped, without the states of the functions it calls.
 
 The tree is kept as flat lists of ints, so that building it takes about a microsecond per event.
 """
@@ -65,7 +65,8 @@ class StateTree:
             else:
                 node[i] = current
                 previous_own[i] = latest
-                next_own[latest] = latest = i
+                next_own[latest] = i
+                latest = i
                 if kind in CLOSING:
                     closes[current] = i
                     current, latest = enclosing.pop()
@@ -81,7 +82,7 @@ class StateTree:
         return None if caller < 0 else self.node[caller]
 
     def stack(self, i: int) -> list[int]:
-        """States that a debugger's stack shows at state i, outermost frame first: each caller's, then i itself."""
+        """States that a debugger's stack shows at state i, outermost first: each caller's, then i itself."""
         states = [i]
         while (caller := self.callers[self.node[states[-1]]]) >= 0:
             states.append(caller)
