@@ -1,5 +1,7 @@
 """Lines of a program's source, counted as the compiler counts them."""
 
+from collections.abc import Iterable
+
 
 def source_lines(source: str) -> list[str]:
     r"""Split source into lines without their ends; line k of an event is item k - 1.
@@ -13,7 +15,7 @@ def source_lines(source: str) -> list[str]:
     return lines
 
 
-def code_lines(lines: list[str]) -> list[int]:
+def code_lines(lines: Iterable[str]) -> list[int]:
     """Numbers (from 1) of the lines that hold more than blanks and a comment: where people put breakpoints.
 
     Read from the text alone, so that it does not change with the interpreter's version as the compiler's own

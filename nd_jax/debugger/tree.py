@@ -89,9 +89,9 @@ class StateTree:
         return states[::-1]
 
     @cached_property
-    def lines(self) -> list[str]:
+    def lines(self) -> tuple[str, ...]:
         """The source's lines."""
-        return source_lines(self.trace.source)
+        return tuple(source_lines(self.trace.source))
 
     @cached_property
     def visits(self) -> dict[int, list[int]]:
