@@ -1,0 +1,96 @@
+"""What one model is: its shape and how it computes, as one frozen dataclass with formulas for its cost."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nd_jax.errors import UserError
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of a decoder-only transformer and how it computes (Llama layout; Qwen3's with `qk_norm`)."""
+
+    vocab_size: int = 1024
+    """Tokens the model knows; must be the tokenizer's `vocab_size`."""
+    d_model: int = 128
+    """Width of the residual stream."""
+    n_layers: int = 3
+    """Transformer blocks."""
+    n_heads: int = 2
+    """Query heads."""
+    n_kv_heads: int = 2
+    """Key and value heads, each shared by `n_heads / n_kv_heads` query heads (grouped-query attention)."""
+    head_dim: int = 64
+    """Size of one head; even, since RoPE turns its two halves."""
+    d_ff: int = 256
+    """Width of the SwiGLU feed-forward layer."""
+    rope_theta: float = 10_000.0
+    """Base of RoPE's wavelengths."""
+    qk_norm: bool = False
+    """RMS-normalise queries and keys per head before RoPE, as Qwen3 does."""
+    tied_embeddings: bool = True
+    """Use the token embedding as the output head too."""
+    norm_eps: float = 1e-5
+    """Added to the mean square inside every RMSNorm."""
+    embedding_std: float = 0.02
+    """Standard deviation of the initial embedding (and of the output head when it is not tied)."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type of matmuls and activations: auto is bfloat16 on accelerators and float32 on CPU. Parameters, norms,
+    softmax and the loss are float32 always."""
+    scan_layers: bool = False
+    """Loop over layers with one compiled body (fast to compile, for deep models) instead of writing them out
+    (a quarter faster on CPU). The parameters are the same either way."""
+    remat: Literal["none", "dots", "full"] = "none"
+    """What the backward pass recomputes per layer: nothing; all but matmul results; all but the layer's input."""
+    attention: Literal["auto", "xla", "blocked"] = "auto"
+    """Attention backend: the plain reference, or causal query blocks. auto: blocked on CPU, xla elsewhere."""
+    attention_block: int = 128
+    """Query positions a block of the `blocked` backend handles at once."""
+    loss_chunk: int = 256
+    """Positions of every row whose logits exist at once in the loss."""
+
+    def validate(self) -> None:
+        """Raise UserError where the sizes contradict each other."""
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_dim", "d_ff",
+                     "attention_block", "loss_chunk"):  # fmt: skip
+            if getattr(self, name) < 1:
+                raise UserError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+        if self.n_heads % self.n_kv_heads:
+            raise UserError(
+                f"model.n_kv_heads={self.n_kv_heads} does not divide model.n_heads={self.n_heads}; "
+                f"use one of {[k for k in range(1, self.n_heads + 1) if self.n_heads % k == 0]}"
+            )
+        if self.head_dim % 2:
+            raise UserError(f"model.head_dim={self.head_dim} must be even: RoPE turns its two halves")
+        choices = {
+            "dtype": ("auto", "float32", "bfloat16"),
+            "remat": ("none", "dots", "full"),
+            "attention": ("auto", "xla", "blocked"),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise UserError(
+                    f"model.{name}={getattr(self, name)!r} is unknown; use one of {', '.join(known)}"
+                )
+
+    def parameters(self) -> int:
+        """Trainable numbers, embeddings included; equals the size of a real initialisation."""
+        queries, keys = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
+        attention = self.d_model * (2 * queries + 2 * keys) + (2 * self.head_dim if self.qk_norm else 0)
+        block = attention + 3 * self.d_model * self.d_ff + 2 * self.d_model
+        embeddings = self.vocab_size * self.d_model * (1 if self.tied_embeddings else 2)
+        return embeddings + self.n_layers * block + self.d_model
+
+    def flops_per_token(self, row_length: int) -> float:
+        """Floating-point operations of one training step per token of a row of `row_length` tokens.
+
+        The one convention used for every utilisation this project prints: a multiply-add counts 2, the backward
+        pass twice the forward; all matmuls count, the output head included; the embedding lookup, norms, softmax
+        and anything recomputed do not; attention is causal, so half of `row_length` keys per query, and segments
+        are not subtracted.
+        """
+        queries, keys = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
+        weights = self.n_layers * (self.d_model * (2 * queries + 2 * keys) + 3 * self.d_model * self.d_ff)
+        head = self.vocab_size * self.d_model
+        attention = self.n_layers * 2 * queries * row_length / 2
+        return 3.0 * 2.0 * (weights + head + attention)

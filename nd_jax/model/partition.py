@@ -1,0 +1,182 @@
+"""Where arrays live: the device mesh, the table of logical axes, and the shardings that follow from both.
+
+Every parameter names its axes ("embed", "heads", ...) and the model names those of its activations; `RULES`
+says which mesh axis shards each. Nothing else in the project mentions mesh axes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import optax
+from flax import nnx
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from nd_jax.errors import UserError
+from nd_jax.model.config import ModelConfig
+
+AXES = ("replica", "fsdp", "tensor")
+
+RULES: dict[str, str | tuple[str, ...] | None] = {
+    # activations
+    "batch": ("replica", "fsdp"),
+    "length": None,
+    "features": None,
+    "kv_heads": "tensor",
+    "mlp": "tensor",
+    "vocab": "tensor",
+    # parameters: replicas hold whole copies, fsdp splits the model's width
+    "embed": "fsdp",
+    "norm": None,
+    "group": None,
+    "head_dim": None,
+}
+"""Logical axis -> the mesh axes that shard it (None: not sharded)."""
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """How many devices share each kind of work; their product is the number of devices used."""
+
+    replica: int = 1
+    """Copies of the model, each training on its own rows (between slices or hosts); -1: all remaining devices."""
+    fsdp: int = -1
+    """Devices that split parameters and optimizer state, and train on their own rows; -1: all remaining devices."""
+    tensor: int = 1
+    """Devices that split heads, feed-forward and vocabulary of one row; -1: all remaining devices."""
+
+    def sizes(self, devices: int) -> tuple[int, int, int]:
+        """(replica, fsdp, tensor) over so many devices, -1 filled in; UserError where they do not fit."""
+        given = [self.replica, self.fsdp, self.tensor]
+        shown = ", ".join(f"{name}={size}" for name, size in zip(AXES, given, strict=True))
+        if given.count(-1) > 1 or any(size < 1 and size != -1 for size in given):
+            raise UserError(
+                f"mesh {shown}: every size must be at least 1, and one of them may be -1 (the rest)"
+            )
+        known = math.prod(size for size in given if size != -1)
+        if -1 in given:
+            if devices % known:
+                raise UserError(
+                    f"mesh {shown}: {known} does not divide the {devices} devices; nearest that do: "
+                    f"{nearest_divisors(known, devices)}"
+                )
+            given[given.index(-1)] = devices // known
+        elif known != devices:
+            raise UserError(
+                f"mesh {shown} needs {known} devices, but there are {devices}; -1 takes all that remain"
+            )
+        return given[0], given[1], given[2]
+
+
+def nearest_divisors(wanted: int, number: int) -> str:
+    """The divisors of `number` next below and above `wanted`, as text for an error message."""
+    divisors = [d for d in range(1, number + 1) if number % d == 0]
+    below = [d for d in divisors if d < wanted][-1:]
+    above = [d for d in divisors if d > wanted][:1]
+    return " or ".join(map(str, below + above))
+
+
+def check_fit(mesh_sizes: tuple[int, int, int], model: ModelConfig, batch_size: int | None = None) -> None:
+    """Raise UserError where a mesh of these sizes does not divide the model or the global batch (in rows)."""
+    replica, fsdp, tensor = mesh_sizes
+    needs = [
+        ("tensor", tensor, "model.n_kv_heads", model.n_kv_heads),
+        ("tensor", tensor, "model.d_ff", model.d_ff),
+        ("tensor", tensor, "model.vocab_size", model.vocab_size),
+        ("fsdp", fsdp, "model.d_model", model.d_model),
+    ]
+    if batch_size is not None:
+        needs.append(("replica x fsdp", replica * fsdp, "the batch", batch_size))
+    for axis, size, name, number in needs:
+        if number % size:
+            raise UserError(
+                f"mesh {axis}={size} does not divide {name}={number}; nearest sizes that do: "
+                f"{nearest_divisors(size, number)}"
+            )
+
+
+def make_mesh(
+    config: MeshConfig,
+    model: ModelConfig | None = None,
+    batch_size: int | None = None,
+    devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
+    """The mesh over all devices (or those given), refused before anything is allocated where it does not fit.
+
+    Args:
+      config: the sizes.
+      model: checked for divisibility where given.
+      batch_size: rows of the global batch, checked where given (with `model`).
+      devices: default: every device of every process.
+
+    Raises:
+      UserError: naming both numbers, and the nearest that fit.
+    """
+    devices = jax.devices() if devices is None else devices
+    sizes = config.sizes(len(devices))
+    if model is not None:
+        check_fit(sizes, model, batch_size)
+    # Auto: the compiler places what lies between our constraints (jax 0.10's default is Explicit).
+    return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices)
+
+
+def spec(axes: Sequence[str | None]) -> PartitionSpec:
+    """The partition of an array whose dimensions have these logical names."""
+    return PartitionSpec(*(None if axis is None else RULES[axis] for axis in axes))
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Sharding of `[B, T]` rows: over replica and fsdp."""
+    return NamedSharding(mesh, spec(("batch",)))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """Sharding of what every device holds whole: scalars, metrics, step counts."""
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
+    """Pin an activation to its logical axes under the mesh of `jax.set_mesh`; without one, `x` itself."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.size == 1:
+        return x
+    return jax.lax.with_sharding_constraint(x, spec(axes))
+
+
+def params_shardings(abstract: nnx.State, mesh: Mesh) -> dict[str, Any]:
+    """Shardings of the parameters, as a pure dict of the parameters' own structure.
+
+    Args:
+      abstract: `transformer.abstract(config)[1]`; every variable carries its logical axes as `axes`. A stacked
+        layer axis in front of them is not sharded.
+      mesh: from `make_mesh`.
+    """
+
+    def sharding(variable: nnx.Variable) -> NamedSharding:
+        axes = variable.get_metadata("axes")
+        stacked = len(variable.get_value().shape) - len(axes)
+        return NamedSharding(mesh, spec((None,) * stacked + axes))
+
+    leaves = jax.tree.map(sharding, abstract, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))
+    return nnx.to_pure_dict(leaves)
+
+
+def optimizer_shardings(tx: optax.GradientTransformation, params: Any, shardings: Any, mesh: Mesh) -> Any:
+    """Shardings of `tx.init(params)`: moments lie where their parameters lie, all else is replicated.
+
+    Without these as `out_shardings`, a jitted `tx.init` gives replicated moments under an Auto mesh: too much
+    memory at the first step, and a second compilation after it.
+
+    Args:
+      tx: the optimizer.
+      params: parameters, or their shapes (nothing is computed).
+      shardings: from `params_shardings`.
+      mesh: from `make_mesh`.
+    """
+    state = jax.eval_shape(tx.init, params)
+    whole = replicated(mesh)
+    return optax.tree_utils.tree_map_params(
+        tx, lambda _, sharding: sharding, state, shardings, transform_non_params=lambda _: whole
+    )

@@ -1,0 +1,232 @@
+"""The decoder-only transformer (Flax NNX): RMSNorm, RoPE, grouped-query attention, SwiGLU.
+
+The parameters are those of Hugging Face's Llama (Qwen3 with `qk_norm`), with its RoPE halves, fused so that a
+block does four matmuls: exporting is re-slicing. All layers are stacked along a first axis. Training state is
+a pure dict of arrays (`init`), bound to a module inside `jax.jit` (`bind`).
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from nd_jax.model.attention import attention
+from nd_jax.model.config import ModelConfig
+from nd_jax.model.partition import constrain
+
+Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+"""Queries `[B, T, H, Dh]`, keys and values `[B, T, K, Dh]` (RoPE applied) -> `[B, T, H, Dh]`."""
+
+
+def compute_dtype(config: ModelConfig) -> jnp.dtype:
+    """The type of matmuls and activations; `auto` looks at the accelerator."""
+    if config.dtype == "auto":
+        return jnp.dtype(jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16)
+    return jnp.dtype(config.dtype)
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
+    """Normalise the last axis by its root mean square (in float32), times `scale`, in x's type."""
+    x32 = x.astype(jnp.float32)
+    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x32), axis=-1, keepdims=True) + eps)
+    return (x32 * inverse * scale).astype(x.dtype)
+
+
+def rotations(positions_BxT: jax.Array, config: ModelConfig) -> tuple[jax.Array, jax.Array]:
+    """RoPE's cosines and sines, each `[B, T, Dh/2]` float32."""
+    half = config.head_dim // 2
+    frequencies = config.rope_theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
+    angles = positions_BxT[:, :, None].astype(jnp.float32) * frequencies
+    return jnp.cos(angles), jnp.sin(angles)
+
+
+def rotate(x_BxTxNxDh: jax.Array, cos_BxTxE: jax.Array, sin_BxTxE: jax.Array) -> jax.Array:
+    """Turn the pairs (i, i + Dh/2) of every head, Hugging Face's convention."""
+    first, second = jnp.split(x_BxTxNxDh.astype(jnp.float32), 2, axis=-1)
+    cos, sin = cos_BxTxE[:, :, None], sin_BxTxE[:, :, None]
+    turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return turned.astype(x_BxTxNxDh.dtype)
+
+
+def normal(rngs: nnx.Rngs, shape: tuple[int, ...], std: float, axes: tuple[str, ...]) -> nnx.Param:
+    """A float32 parameter with its logical axes (see `partition.RULES`)."""
+    return nnx.Param(std * jax.random.normal(rngs.params(), shape, jnp.float32), axes=axes)
+
+
+class Attention(nnx.Module):
+    """Grouped-query self-attention; how queries meet keys is handed in, so that training and decoding share it."""
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        D, H, K, Dh = config.d_model, config.n_heads, config.n_kv_heads, config.head_dim
+        self.config = config
+        # Per key head: its H/K query heads, then the key, then the value. So tensor parallelism splits key heads.
+        axes = ("embed", "kv_heads", "group", "head_dim")
+        self.qkv_DxKxGxDh = normal(rngs, (D, K, H // K + 2, Dh), D**-0.5, axes)
+        std = (H * Dh * 2 * config.n_layers) ** -0.5
+        self.out_HxDhxD = normal(rngs, (H, Dh, D), std, ("kv_heads", "head_dim", "embed"))
+        if config.qk_norm:
+            self.q_norm = nnx.Param(jnp.ones(Dh), axes=("norm",))
+            self.k_norm = nnx.Param(jnp.ones(Dh), axes=("norm",))
+
+    def __call__(self, x_BxTxD: jax.Array, rope: tuple[jax.Array, jax.Array], attend: Attend) -> jax.Array:
+        """Mix positions; `rope` from `rotations`."""
+        config, dtype = self.config, x_BxTxD.dtype
+        B, T, _ = x_BxTxD.shape
+        group = config.n_heads // config.n_kv_heads
+        qkv = jnp.einsum("btd,dkge->btkge", x_BxTxD, self.qkv_DxKxGxDh.astype(dtype))
+        qkv = constrain(qkv, "batch", "length", "kv_heads", "group", "head_dim")
+        q_BxTxHxDh = qkv[..., :group, :].reshape(B, T, config.n_heads, config.head_dim)
+        k_BxTxKxDh, v_BxTxKxDh = qkv[..., group, :], qkv[..., group + 1, :]
+        if config.qk_norm:
+            q_BxTxHxDh = rms_norm(q_BxTxHxDh, self.q_norm[...], config.norm_eps)
+            k_BxTxKxDh = rms_norm(k_BxTxKxDh, self.k_norm[...], config.norm_eps)
+        mixed_BxTxHxDh = attend(rotate(q_BxTxHxDh, *rope), rotate(k_BxTxKxDh, *rope), v_BxTxKxDh)
+        return jnp.einsum("bthe,hed->btd", mixed_BxTxHxDh, self.out_HxDhxD.astype(dtype))
+
+
+class FeedForward(nnx.Module):
+    """SwiGLU: down(silu(gate(x)) * up(x))."""
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        D, F = config.d_model, config.d_ff
+        self.gate_up_Dx2xF = normal(rngs, (D, 2, F), D**-0.5, ("embed", "group", "mlp"))
+        self.down_FxD = normal(rngs, (F, D), (F * 2 * config.n_layers) ** -0.5, ("mlp", "embed"))
+
+    def __call__(self, x_BxTxD: jax.Array) -> jax.Array:
+        """Transform every position by itself."""
+        dtype = x_BxTxD.dtype
+        gate_up_BxTx2xF = jnp.einsum("btd,dcf->btcf", x_BxTxD, self.gate_up_Dx2xF.astype(dtype))
+        gate_up_BxTx2xF = constrain(gate_up_BxTx2xF, "batch", "length", "group", "mlp")
+        hidden_BxTxF = jax.nn.silu(gate_up_BxTx2xF[:, :, 0]) * gate_up_BxTx2xF[:, :, 1]
+        return jnp.einsum("btf,fd->btd", hidden_BxTxF, self.down_FxD.astype(dtype))
+
+
+class Block(nnx.Module):
+    """One layer: attention and feed-forward, each on the normalised stream and added to it."""
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        self.eps = config.norm_eps
+        self.attention_norm = nnx.Param(jnp.ones(config.d_model), axes=("norm",))
+        self.attention = Attention(config, rngs=rngs)
+        self.feed_forward_norm = nnx.Param(jnp.ones(config.d_model), axes=("norm",))
+        self.feed_forward = FeedForward(config, rngs=rngs)
+
+    def __call__(self, x_BxTxD: jax.Array, rope: tuple[jax.Array, jax.Array], attend: Attend) -> jax.Array:
+        """The stream after this layer."""
+        x_BxTxD += self.attention(rms_norm(x_BxTxD, self.attention_norm[...], self.eps), rope, attend)
+        x_BxTxD = constrain(x_BxTxD, "batch", "length", "features")
+        x_BxTxD += self.feed_forward(rms_norm(x_BxTxD, self.feed_forward_norm[...], self.eps))
+        return constrain(x_BxTxD, "batch", "length", "features")
+
+
+REMAT = {
+    "none": lambda run: run,
+    "dots": functools.partial(
+        jax.checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    ),
+    "full": jax.checkpoint,
+}
+
+
+class Transformer(nnx.Module):
+    """Tokens in, features or logits out. `blocks` holds every layer's parameters stacked along axis 0."""
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        config.validate()
+        self.config = config
+        shape, axes = (config.vocab_size, config.d_model), ("vocab", "embed")
+        self.embedding_VxD = normal(rngs, shape, config.embedding_std, axes)
+
+        @nnx.split_rngs(splits=config.n_layers)
+        @nnx.vmap(in_axes=0, out_axes=0, transform_metadata={nnx.PARTITION_NAME: None})
+        def stack(rngs: nnx.Rngs) -> Block:
+            return Block(config, rngs=rngs)
+
+        self.blocks = stack(rngs)
+        self.norm = nnx.Param(jnp.ones(config.d_model), axes=("norm",))
+        if not config.tied_embeddings:
+            self.head_VxD = normal(rngs, shape, config.embedding_std, axes)
+
+    def __call__(self, tokens_BxT: jax.Array, segments_BxT: jax.Array, positions_BxT: jax.Array) -> jax.Array:
+        """Logits of the next token, `[B, T, V]` float32."""
+        return self.logits(self.features(tokens_BxT, segments_BxT, positions_BxT))
+
+    def embed(self, tokens_BxT: jax.Array) -> jax.Array:
+        """The stream before the first layer, `[B, T, D]`."""
+        # Gathered over fsdp first: rows are split over it too, and a lookup cannot split both.
+        table_VxD = constrain(self.embedding_VxD.astype(compute_dtype(self.config)), "vocab", "features")
+        x_BxTxD = table_VxD[tokens_BxT]
+        return constrain(x_BxTxD, "batch", "length", "features")
+
+    def layers(self) -> list[Block]:
+        """Every layer as a module of its own, first to last."""
+        graphdef, state = nnx.split(self.blocks)
+        leaves, tree = jax.tree.flatten(state)
+        # One split per stacked array, whose transpose is one concatenation.
+        split = [jax.lax.split(leaf, (1,) * self.config.n_layers) for leaf in leaves]
+        return [
+            nnx.merge(graphdef, jax.tree.unflatten(tree, [parts[layer][0] for parts in split]))
+            for layer in range(self.config.n_layers)
+        ]
+
+    def features(self, tokens_BxT: jax.Array, segments_BxT: jax.Array, positions_BxT: jax.Array) -> jax.Array:
+        """The normalised stream after the last layer, `[B, T, D]`: what `logits` and the loss take.
+
+        Args:
+          tokens_BxT: token ids.
+          segments_BxT: document numbers from 1, pads 0; documents never see each other.
+          positions_BxT: place of each token in its own document, from 0.
+        """
+        config = self.config
+        rope = rotations(positions_BxT, config)
+
+        def run(x_BxTxD: jax.Array, block: Block) -> jax.Array:
+            def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+                backend, size = config.attention, config.attention_block
+                return attention(q, k, v, segments_BxT, backend=backend, block=size)
+
+            return block(x_BxTxD, rope, attend)
+
+        graphdef, state = nnx.split(self.blocks)
+        body = REMAT[config.remat](lambda x_BxTxD, layer: run(x_BxTxD, nnx.merge(graphdef, layer)))
+        x_BxTxD = self.embed(tokens_BxT)
+        if config.scan_layers:
+            x_BxTxD, _ = jax.lax.scan(lambda x, layer: (body(x, layer), None), x_BxTxD, state)
+        else:
+            for block in self.layers():
+                x_BxTxD = body(x_BxTxD, nnx.state(block))
+        return rms_norm(x_BxTxD, self.norm[...], config.norm_eps)
+
+    def output_VxD(self) -> jax.Array:
+        """The output head (the embedding where they are tied), in the compute type."""
+        weights = self.embedding_VxD if self.config.tied_embeddings else self.head_VxD
+        return constrain(weights.astype(compute_dtype(self.config)), "vocab", "features")
+
+    def logits(self, x_BxTxD: jax.Array) -> jax.Array:
+        """Scores of every next token, `[..., V]` float32, from `features`."""
+        return jnp.einsum("...d,vd->...v", x_BxTxD, self.output_VxD(), preferred_element_type=jnp.float32)
+
+
+@functools.lru_cache(maxsize=64)
+def abstract(config: ModelConfig) -> tuple[nnx.GraphDef, nnx.State]:
+    """The module's structure, and the shapes and logical axes of its parameters; allocates nothing."""
+    return nnx.split(nnx.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(0))))
+
+
+def init(config: ModelConfig, key: jax.Array) -> dict[str, Any]:
+    """Fresh parameters as a pure dict of float32 arrays, from `jax.random.key(seed)`.
+
+    On a mesh: `jax.jit(functools.partial(init, config), out_shardings=params_shardings(...))(key)`.
+    """
+    return nnx.to_pure_dict(nnx.state(Transformer(config, rngs=nnx.Rngs(params=key))))
+
+
+def bind(config: ModelConfig, params: dict[str, Any]) -> Transformer:
+    """The module with these parameters; cheap under `jax.jit`, and differentiable with respect to `params`."""
+    graphdef, state = abstract(config)
+    state = jax.tree.map(lambda leaf: leaf, state)  # a copy: the cached one stays abstract
+    nnx.replace_by_pure_dict(state, params)
+    return nnx.merge(graphdef, state)
