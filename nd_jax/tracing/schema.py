@@ -74,7 +74,9 @@ class Trace(NamedTuple):
 
 def to_json(trace: Trace) -> str:
     """Write a trace as one line of JSON."""
-    return json.dumps({"schema": SCHEMA_VERSION, **trace._asdict()}, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(
+        {"schema": SCHEMA_VERSION, **trace._asdict()}, ensure_ascii=False, separators=(",", ":")
+    )
 
 
 def from_json(text: str | bytes) -> Trace:
