@@ -87,8 +87,6 @@ class TokenizerSpec:
     """Number of frame symbols: a session ends before a state that would need one more."""
     max_piece_length: int = 16
     """Most characters of a piece of text."""
-    isolate_equals: bool = False
-    """Keep ``=`` a piece of its own, so that none covers both a name's end and its value's beginning."""
 
     @property
     def control_symbols(self) -> list[str]:
