@@ -50,7 +50,9 @@ class Cruxeval(ProgramsBuilder):
 
     URL = "https://raw.githubusercontent.com/facebookresearch/cruxeval/main/data/cruxeval.jsonl"
     HOMEPAGE = "https://github.com/facebookresearch/cruxeval"
-    CITATION = "Gu et al., CRUXEval: A Benchmark for Code Reasoning, Understanding and Execution, arXiv 2401.03065"
+    CITATION = (
+        "Gu et al., CRUXEval: A Benchmark for Code Reasoning, Understanding and Execution, arXiv 2401.03065"
+    )
     SPLIT = "test"
 
 

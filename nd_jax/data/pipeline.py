@@ -16,7 +16,9 @@ def row_dataset(sources: Sequence[RowSource], config: DataConfig) -> grain.MapDa
     if len(datasets) == 1:
         return datasets[0]
     if config.weights and len(config.weights) != len(datasets):
-        raise UserError(f"{len(config.weights)} --data.weights for {len(datasets)} --data.traces: give one for each")
+        raise UserError(
+            f"{len(config.weights)} --data.weights for {len(datasets)} --data.traces: give one for each"
+        )
     weights = config.weights or tuple(len(source.traces) for source in sources)
     return grain.MapDataset.mix(datasets, weights=weights)
 

@@ -21,9 +21,9 @@ from nd_jax.data.config import DataConfig
 from nd_jax.debugger.policy import sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
-from nd_jax.language.render import render
 from nd_jax.language.session import Unrenderable, show
-from nd_jax.language.tokenizer import Role, Tokenizer
+from nd_jax.language.symbols import STATE_END, Role
+from nd_jax.language.tokenizer import Tokenizer
 from nd_jax.tracing.schema import Trace
 
 ROWS = 10**12
@@ -48,10 +48,13 @@ class RowSource:
           UserError: the dataset is empty, or none of its traces fits a row.
         """
         if not len(traces):
-            raise UserError("the trace dataset has no traces of this split: record more programs with `nd trace`")
+            raise UserError(
+                "the trace dataset has no traces of this split: record more programs with `nd trace`"
+            )
         self.traces = traces
         self.tokenizer = tokenizer
         self.config = config
+        self._state_end = tokenizer.symbol_id(STATE_END)
         self._tree = lru_cache(maxsize=64)(self._load)
         self.mean_tokens = self._mean_tokens()
         self.traces_per_row = max(1, round(config.row_length / self.mean_tokens))
@@ -76,16 +79,14 @@ class RowSource:
         """Sample, render and encode a session of trace `index`; ids and roles cut to `room` tokens, or None."""
         tree = self._tree(index)
         trajectory = sample_trajectory(tree, rng, self.config.policy, max_states=room // 2)
-        drop_pointer = rng.random() < self.config.policy.p_drop_return_pointer
         try:
-            session = show(tree, trajectory, drop_pointer=drop_pointer, spec=self.tokenizer.spec)
+            session = show(tree, trajectory, self.tokenizer.spec)
+            ids, roles = self.tokenizer.encode_session(session)
         except Unrenderable:
             return None
-        ids, roles = self.tokenizer.encode(render(session))
         if len(ids) <= room:
             return (ids, roles) if Role.ACTION in roles else None
-        end = self.tokenizer.state_end
-        cut = next((t for t in range(room, 0, -1) if ids[t - 1] == end), 0)
+        cut = next((t for t in range(room, 0, -1) if ids[t - 1] == self._state_end), 0)
         return (ids[:cut], roles[:cut]) if Role.ACTION in roles[:cut] else None
 
     def _mean_tokens(self) -> float:
@@ -113,7 +114,9 @@ class RowSource:
                 break
             epoch, place = divmod(i * k + j % k, n)
             seed = _hash(config.seed, epoch) & 0xFFFFFFFF
-            index = grain.experimental.index_shuffle(place, max_index=n - 1, seed=seed, rounds=4) if n > 1 else 0
+            index = (
+                grain.experimental.index_shuffle(place, max_index=n - 1, seed=seed, rounds=4) if n > 1 else 0
+            )
             if session := self._session(index, rng, room):
                 tokens += session[0]
                 roles += session[1]

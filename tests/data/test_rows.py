@@ -1,0 +1,125 @@
+"""Rows: what they hold, and that they are functions of their index alone."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nd_jax.data.config import DataConfig
+from nd_jax.data.pipeline import global_batches
+from nd_jax.data.rows import RowSource, fingerprint
+from nd_jax.errors import UserError
+from nd_jax.language.parse import parse
+from nd_jax.language.symbols import ACTION_OF, Role
+
+CONFIG = DataConfig(row_length=256, global_batch=8, seed=3)
+
+
+@pytest.fixture(scope="module")
+def source(traces, tokenizer):
+    return RowSource(traces, tokenizer, CONFIG)
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def sessions(row):
+    for segment in range(1, row["segments"].max() + 1):
+        yield row["tokens"][row["segments"] == segment].tolist()
+
+
+def test_a_row_depends_on_its_index_alone(source, traces, tokenizer):
+    again = RowSource(traces, tokenizer, CONFIG)
+    for i in (1000, 7, 10**11):
+        assert same(source[i], again[i])
+    assert same(source[5], pickle.loads(pickle.dumps(source))[5])
+    assert not same(source[5], source[6])
+    assert not same(source[5], RowSource(traces, tokenizer, replace(CONFIG, seed=4))[5])
+
+
+def test_every_session_of_a_row_parses(source, tokenizer):
+    for i in range(40):
+        for ids in sessions(source[i]):
+            parsed = parse(tokenizer.segments(ids))
+            assert parsed.error is None
+            assert parsed.session.actions
+
+
+def test_targets_weights_and_positions(source, tokenizer):
+    actions = {tokenizer.symbol_id(symbol) for symbol in ACTION_OF}
+    for i in range(20):
+        row = source[i]
+        for segment in range(1, row["segments"].max() + 1):
+            at = np.flatnonzero(row["segments"] == segment)
+            assert np.array_equal(at, np.arange(at[0], at[-1] + 1))
+            assert np.array_equal(row["positions"][at], np.arange(len(at)))
+            assert np.array_equal(row["targets"][at[:-1]], row["tokens"][at[1:]])
+            assert row["weights"][at[-1]] == 0
+            ids = row["tokens"][at].tolist()
+            _, roles = tokenizer.encode(tokenizer.segments(ids))
+            first_action = roles.index(Role.ACTION)
+            for t, target in enumerate(at[:-1], 1):
+                given = t < first_action
+                expected = CONFIG.context_weight if given else float(roles[t] == Role.STATE)
+                assert row["weights"][target] == np.float32(expected)
+                if ids[t] in actions:
+                    assert row["weights"][target] == CONFIG.action_weight
+        pads = row["segments"] == 0
+        assert not row["weights"][pads].any()
+        assert (row["tokens"][pads] == tokenizer.pad).all()
+
+
+def test_rows_are_well_filled(source):
+    filled = np.mean([(source[i]["segments"] > 0).mean() for i in range(200)])
+    assert filled > 0.9
+
+
+def test_every_trace_of_an_epoch_is_owned_once(traces, tokenizer, monkeypatch):
+    source = RowSource(traces, tokenizer, replace(CONFIG, row_length=128))
+    owned = []
+    monkeypatch.setattr(source, "_session", lambda index, rng, room: owned.append(index))
+    rows = len(traces) // source.traces_per_row
+    for i in range(rows):
+        before = len(owned)
+        source[i]
+        owned[before:] = owned[before : before + source.traces_per_row]
+    assert len(set(owned)) == len(owned)
+
+
+def rows_of(batch):
+    return {tuple(map(int, np.concatenate([row, segments]))) for row, segments in zip(batch["tokens"], batch["segments"], strict=True)}  # fmt: skip
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_hosts_share_the_same_global_batches_and_resume_anywhere(traces, tokenizer, hosts):
+    sources = [RowSource(traces, tokenizer, CONFIG), RowSource(traces[::3], tokenizer, CONFIG)]
+    config = replace(CONFIG, weights=(0.7, 0.3))
+    whole = global_batches(sources, config)
+    expected = [next(whole) for _ in range(5)]
+    for start in (0, 3):
+        parts = [global_batches(sources, config, start, host, hosts) for host in range(hosts)]
+        for step in range(start, 5):
+            batches = [next(part) for part in parts]
+            assert all(batch["tokens"].shape == (8 // hosts, 256) for batch in batches)
+            assert set().union(*map(rows_of, batches)) == rows_of(expected[step])
+
+
+def test_refusals(traces, tokenizer):
+    with pytest.raises(UserError, match="no traces"):
+        RowSource([], tokenizer, CONFIG)
+    with pytest.raises(UserError, match="no trace fits"):
+        RowSource(traces, tokenizer, replace(CONFIG, row_length=20))
+    sources = [RowSource(traces, tokenizer, CONFIG)]
+    with pytest.raises(UserError, match="3 hosts"):
+        global_batches(sources, CONFIG, hosts=3)
+    with pytest.raises(UserError, match="weights"):
+        global_batches(sources * 2, replace(CONFIG, weights=(1.0,)))
+
+
+def test_fingerprint_names_what_decides_the_rows(tokenizer):
+    name = fingerprint(CONFIG, ["a"], tokenizer)
+    assert name == fingerprint(replace(CONFIG, threads=7, traces=("moved",)), ["a"], tokenizer)
+    assert name != fingerprint(replace(CONFIG, context_weight=0.2), ["a"], tokenizer)
+    assert name != fingerprint(CONFIG, ["b"], tokenizer)
