@@ -35,6 +35,17 @@ def render(session: Session) -> list[Segment]:
     return segments
 
 
+def render_prompt(session: Session, action: Action) -> list[Segment]:
+    """Write what a model sees before it writes the next state: the session so far, and one more action.
+
+    Raises:
+      Unrenderable: something in it has no place in the language.
+    """
+    segments = render(session._replace(ended=False))
+    segments += render_action(action, len(session.context))
+    return segments
+
+
 def render_context(context: tuple[str, ...]) -> list[Segment]:
     """Write the beginning of a document: the program, each line behind its pointer."""
     segments = [Segment("marker", BOS, Role.CONTEXT), Segment("marker", PROGRAM, Role.CONTEXT)]
