@@ -26,12 +26,15 @@ from typing import Any, NamedTuple, Protocol
 from nd_jax.tracing import values
 from nd_jax.tracing.schema import CALL, EXCEPTION, LINE, RESUME, RETURN, UNWIND, YIELD, Event, Trace
 
-FILE = "".join(("<program", ">"))  # an object of its own: frames of the program's file are told by its identity
+FILE = "".join(
+    ("<program", ">")
+)  # an object of its own: frames of the program's file are told by its identity
 CALL_FILE = "<call>"
 MODULE = "program"  # the program's ``__name__``
 
 _RETURNS = frozenset(opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in opmap)
 _YIELDS = frozenset(opmap[name] for name in ("YIELD_VALUE", "SEND", "RESUME"))
+_LOCALS_ARE_VIEWS = sys.version_info >= (3, 13)  # PEP 667: each look-up searches; a copy is faster
 _SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _CLASS_NAMES = frozenset(  # what the interpreter itself binds in a class body
     ("__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__classdict__", "__class__",
@@ -89,26 +92,44 @@ class _Code:
 
 
 class Recorder:
-    """The tracer of one run; `start` is what ``sys.settrace`` gets."""
+    """The tracer of one run; `start` is what ``sys.settrace`` gets.
+
+    ``events`` holds plain tuples in the order of `Event`'s fields; ``problem`` is why the trace is lost, if it is.
+    """
 
     def __init__(self, limits: TraceLimits) -> None:
-        self.events: list[Event] = []
+        self.events: list[tuple[Any, ...]] = []
         self.functions: list[str] = []
-        self.stack: list[int] = []
-        self.problem: Dropped | None = None
+        self.stack: list[int] = []  # the frames that are open, outermost first
+        self.problems: list[Dropped] = []
         self.start = self._tracer(limits)
 
-    def _fail(self, reason: str, detail: str = "") -> None:
-        if self.problem is None:
-            self.problem = Dropped(reason, detail)
+    @property
+    def problem(self) -> Dropped | None:
+        return self.problems[0] if self.problems else None
 
     def _tracer(self, limits: TraceLimits) -> Callable[[types.FrameType, str, Any], Any]:
-        events, functions, stack, codes = self.events, self.functions, self.stack, {}
-        fast, render, is_cut, fail = values.FAST, values.render, values.is_cut, self._fail
+        # Closures over local names, for speed and because the program may replace built-ins.
+        events, functions, stack, problems = self.events, self.functions, self.stack, self.problems
+        codes: dict[int, _Code] = {}
+        fast, render, is_cut, render_exception = (
+            values.FAST,
+            values.render,
+            values.is_cut,
+            values.render_exception,
+        )
         append, max_events, max_depth = events.append, limits.events, limits.depth
-        _id, _type, _len, _dict, event_type = id, type, len, dict, Event  # the program may replace builtins
+        _id, _type, _len, _dict, _int, _repr = id, type, len, dict, int, repr
+        big, least = values.BIG, -values.BIG
+
+        def fail(reason: str, detail: str = "") -> None:
+            problems.append(Dropped(reason, detail))
 
         def start(frame: types.FrameType, event: str, arg: Any) -> Any:
+            if (
+                events and not stack
+            ):  # the root has returned: what runs now (finalisers) is no part of the call
+                return None
             code = frame.f_code
             known = codes.get(_id(code))
             if known is None:
@@ -118,51 +139,54 @@ class Recorder:
             local = frame.f_trace if known.suspends else None
             if local is not None:
                 return local(frame, RESUME, None)
-            if not stack and events:
-                fail("several root calls")
-                raise _Stop
-            local = follow(known, _len(functions))
+            fid = _len(functions)
             functions.append(known.name)
-            return local(frame, CALL, None)
+            return follow(fid, known.names, known.ops, known.is_class)(frame, CALL, None)
 
-        def follow(code: _Code, fid: int) -> Any:
-            names, ops, in_class = code.names, code.ops, code.is_class
-            raised_at = -1
+        def follow(fid: int, names: tuple[str, ...], ops: bytes, in_class: bool) -> Any:
+            """Make the tracer of one frame."""
+            depth, raised_at = 0, -1
 
             def local(frame: types.FrameType, kind: str, arg: Any) -> Any:
-                nonlocal raised_at
+                nonlocal depth, raised_at
+                value = None
                 try:
-                    value = None
                     if kind == LINE:
-                        raised_at = -1
-                        depth = _len(stack) - 1
+                        if not stack:
+                            return local
+                        if raised_at != -1:
+                            raised_at = -1
+                    elif kind == CALL or kind == RESUME:
+                        if kind == RESUME and not stack:
+                            return local
+                        depth = _len(stack)
+                        if depth >= max_depth:
+                            fail("too deep", f"more than {max_depth} frames")
+                        stack.append(fid)
+                    elif not stack:
+                        return local
                     elif kind == RETURN:
                         op = ops[frame.f_lasti]
                         if op in _RETURNS:
                             value = render(arg)
                         elif op in _YIELDS and not (arg is None and frame.f_lasti == raised_at):
                             kind, value = YIELD, render(arg)
-                        else:
+                        else:  # where no instruction leaves the frame, an exception does
                             kind = UNWIND
                         raised_at = -1
-                        depth = _len(stack) - 1
                         if stack.pop() != fid:
                             fail("frames do not nest")
+                        if not frame.f_trace_lines:
+                            fail("tracer replaced", "f_trace_lines")
                         if not depth and kind != UNWIND and is_cut(arg):
                             fail("result cut", value or "")
                     elif kind == EXCEPTION:
                         if arg[2] is None:  # the interpreter's own StopIteration
                             return local
                         raised_at = frame.f_lasti
-                        value = values.render_exception(arg[1])
-                        depth = _len(stack) - 1
+                        value = render_exception(arg[1])
                         if arg[0] is MemoryError:
                             fail("memory", "MemoryError")
-                    elif kind == CALL or kind == RESUME:
-                        depth = _len(stack)
-                        stack.append(fid)
-                        if depth >= max_depth:
-                            fail("too deep", f"more than {max_depth} frames")
                     else:
                         return local  # "opcode", which only a program could have asked for
 
@@ -172,23 +196,26 @@ class Recorder:
                         if _type(found) is _dict:
                             shown = _class_locals(found)
                     else:
-                        if _type(found) is not _dict:  # since 3.13 a view, slow to search
+                        if _LOCALS_ARE_VIEWS:
                             found = _dict(found)
                         for name in names:
                             if name in found:
                                 item = found[name]
-                                show = fast.get(_id(_type(item)))
-                                shown[name] = render(item) if show is None else show(item)
-                        if not events:
-                            for name, text in shown.items():
-                                if "<" in text and is_cut(found[name]):
-                                    fail("argument cut", f"{name}={text}")
-                    append(event_type(kind, frame.f_lineno, fid, depth, shown, value))
+                                if _type(item) is _int:
+                                    shown[name] = _repr(item) if least < item < big else render(item)
+                                else:
+                                    show = fast.get(_id(_type(item)))
+                                    shown[name] = render(item) if show is None else show(item)
+                    if not events and any(
+                        "<" in text and is_cut(found[name]) for name, text in shown.items()
+                    ):
+                        fail("argument cut", str(shown))
+                    append((kind, frame.f_lineno, fid, depth, shown, value))
                     if _len(events) > max_events:
                         fail("too many events", f"more than {max_events}")
                 except BaseException as error:
                     fail("tracer failed", _type(error).__name__)
-                if self.problem is not None:
+                if problems:
                     raise _Stop
                 return local
 
@@ -289,14 +316,22 @@ def _trace(program: Source, call: Callable[[], Any], limits: TraceLimits) -> Tra
         if isinstance(error, TypeError):
             return Dropped("does not bind", values.render_exception(error))
         return Dropped("no event", "the call runs no line of the program")
-    last = events[-1]
+    last = Event(*events[-1])
     if recorder.stack or last.depth or last.kind not in (RETURN, UNWIND):
         return Dropped("incomplete", "the root call was left open")
-    if (last.kind == UNWIND) != (error is not None) or (error is None and values.render(result) != last.value):
+    if (last.kind == UNWIND) != (error is not None) or (
+        error is None and values.render(result) != last.value
+    ):
         return Dropped("result differs", "the root frame's result is not the call's")
     version = platform.python_version()
     return Trace(
-        program.id, program.source, program.entry, program.arguments, version, recorder.functions, events
+        program.id,
+        program.source,
+        program.entry,
+        program.arguments,
+        version,
+        recorder.functions,
+        [Event(*event) for event in events],
     )
 
 

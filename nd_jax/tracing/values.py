@@ -31,7 +31,7 @@ from itertools import islice as _islice
 from typing import Any
 
 TEXT, ITEMS, DEPTH = 512, 64, 8
-_BIG = 10**40
+BIG = 10**40
 _repr, _type, _len, _set, _map, _max, _min, _sum, _id = (
     builtins.repr, builtins.type, builtins.len, builtins.set, builtins.map, builtins.max, builtins.min,
     builtins.sum, builtins.id,
@@ -87,7 +87,7 @@ def _bounded(value: object) -> tuple[str, bool]:
 
 
 def _show_int(value: int) -> str:
-    return _repr(value) if -_BIG < value < _BIG else f"<int {value.bit_length()} bits>"
+    return _repr(value) if -BIG < value < BIG else f"<int {value.bit_length()} bits>"
 
 
 def _show_str(value: str) -> str:
@@ -105,7 +105,7 @@ def _flat(items: Any) -> bool:
         return False
     if _INT in kinds:
         numbers = items if _len(kinds) == 1 else [item for item in items if _type(item) is _int]
-        if _max(numbers) >= _BIG or _min(numbers) <= -_BIG:
+        if _max(numbers) >= BIG or _min(numbers) <= -BIG:
             return False
     return _STR not in kinds or _sum([_len(item) for item in items if _type(item) is _str]) < TEXT
 
@@ -228,7 +228,7 @@ class _Writer:
             self.active.discard(key)
 
     def integer(self, value: int) -> str:
-        if -_BIG < value < _BIG:
+        if -BIG < value < BIG:
             return _int.__repr__(value)
         self.cut = True
         return f"<int {_int.bit_length(value)} bits>"
