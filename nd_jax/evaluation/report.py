@@ -120,8 +120,8 @@ def states_table(figures: Mapping[str, Any], title: str = "Next states, held-out
             )
     note = (
         "Teacher-forced: the true session before the state is given. state: the whole state is right, so "
-        "greedy decoding from the same history would give it; the other columns count each part of a state, the "
-        "true parts before it given. The baseline says: next line, nothing changed."
+        "greedy decoding from the same history would give it; the other columns count each part of a state, "
+        "the true parts before it given. The baseline says: next line, nothing changed."
     )
     return Table(title, ("action", "n", *STATE_FIELDS, "state, 95 %"), rows, note)
 
