@@ -2,7 +2,7 @@
 
 import os
 
-# By environment rather than jax.config: tests of packages that never import jax stay free of it, and processes
-# that tests start inherit both. Only the first use of a jax backend reads them.
+# By environment rather than jax.config: tests of packages that never import jax stay free of it, and
+# processes that tests start inherit both. They are read when jax is imported.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_NUM_CPU_DEVICES"] = "8"

@@ -56,7 +56,7 @@ def attention(
 def blocked(
     q_BxTxHxDh: jax.Array, k_BxTxKxDh: jax.Array, v_BxTxKxDh: jax.Array, segments_BxT: jax.Array, block: int
 ) -> jax.Array:
-    """Attention in query blocks that read only the keys up to their end: half the work, and small temporaries."""
+    """Attention in query blocks that read only the keys up to their end: half the work, small temporaries."""
     B, T, H, Dh = q_BxTxHxDh.shape
     K = k_BxTxKxDh.shape[2]
     q_BxKxGxTxDh = (q_BxTxHxDh * Dh**-0.5).reshape(B, T, K, H // K, Dh).transpose(0, 2, 3, 1, 4)

@@ -35,13 +35,13 @@ class ModelConfig:
     embedding_std: float = 0.02
     """Standard deviation of the initial embedding (and of the output head when it is not tied)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Type of matmuls and activations: auto is bfloat16 on accelerators and float32 on CPU. Parameters, norms,
+    """Type of matmuls and activations: auto is bfloat16 on accelerators, float32 on CPU. Parameters, norms,
     softmax and the loss are float32 always."""
     scan_layers: bool = False
     """Loop over layers with one compiled body (fast to compile, for deep models) instead of writing them out
     (a quarter faster on CPU). The parameters are the same either way."""
     remat: Literal["none", "dots", "full"] = "none"
-    """What the backward pass recomputes per layer: nothing; all but matmul results; all but the layer's input."""
+    """What the backward pass recomputes per layer: nothing, all but matmul results, or everything."""
     attention: Literal["auto", "xla", "blocked"] = "auto"
     """Attention backend: the plain reference, or causal query blocks. auto: blocked on CPU, xla elsewhere."""
     attention_block: int = 128
@@ -84,10 +84,10 @@ class ModelConfig:
     def flops_per_token(self, row_length: int) -> float:
         """Floating-point operations of one training step per token of a row of `row_length` tokens.
 
-        The one convention used for every utilisation this project prints: a multiply-add counts 2, the backward
-        pass twice the forward; all matmuls count, the output head included; the embedding lookup, norms, softmax
-        and anything recomputed do not; attention is causal, so half of `row_length` keys per query, and segments
-        are not subtracted.
+        The one convention behind every utilisation this project prints: a multiply-add counts 2, the
+        backward pass twice the forward; all matmuls count, the output head included; the embedding lookup,
+        norms, softmax and whatever is recomputed do not. Attention is causal, so a query meets half of
+        `row_length` keys; segments are not subtracted.
         """
         queries, keys = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
         weights = self.n_layers * (self.d_model * (2 * queries + 2 * keys) + 3 * self.d_model * self.d_ff)

@@ -1,7 +1,7 @@
 """Cross-entropy over packed rows, as sums that add up over microbatches and devices."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,9 @@ from nd_jax.model.transformer import Transformer
 
 
 class Losses(NamedTuple):
-    """Sums over a batch, and what they were made of. The mean loss is `loss_sum / weight_sum`, after adding up.
+    """Sums over a batch, and what they were made of; only `loss_sum` carries a gradient.
 
-    Only `loss_sum` carries a gradient.
+    The mean loss is `loss_sum / weight_sum`, after each was added up over microbatches and devices.
     """
 
     loss_sum: jax.Array
@@ -52,10 +52,11 @@ def cross_entropy(
 ) -> Losses:
     """Weighted cross-entropy of softmax(x @ output.T), in chunks of `chunk` positions of every row.
 
-    Logits `[B, chunk, V]` exist for one chunk at a time, in float32; the gradient is computed beside the loss,
-    so that they are computed once (Liger's "fused linear cross-entropy").
+    Logits `[B, chunk, V]` exist for one chunk at a time, in float32; the gradient is computed beside the
+    loss, so that they are computed once (Liger's "fused linear cross-entropy").
     """
-    loss_sum, nll_BxT, correct_BxT = _cross_entropy(x_BxTxD, output_VxD, targets_BxT, weights_BxT, chunk)
+    outputs: Any = _cross_entropy(x_BxTxD, output_VxD, targets_BxT, weights_BxT, chunk)
+    loss_sum, nll_BxT, correct_BxT = outputs
     return Losses(loss_sum, weights_BxT.sum(), nll_BxT, correct_BxT)
 
 

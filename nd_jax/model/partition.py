@@ -41,11 +41,11 @@ class MeshConfig:
     """How many devices share each kind of work; their product is the number of devices used."""
 
     replica: int = 1
-    """Copies of the model, each training on its own rows (between slices or hosts); -1: all remaining devices."""
+    """Copies of the model, each training on its own rows (between slices or hosts); -1: all that remain."""
     fsdp: int = -1
-    """Devices that split parameters and optimizer state, and train on their own rows; -1: all remaining devices."""
+    """Devices that split parameters and optimizer state and train on their own rows; -1: all that remain."""
     tensor: int = 1
-    """Devices that split heads, feed-forward and vocabulary of one row; -1: all remaining devices."""
+    """Devices that split heads, feed-forward and vocabulary of one row; -1: all that remain."""
 
     def sizes(self, devices: int) -> tuple[int, int, int]:
         """(replica, fsdp, tensor) over so many devices, -1 filled in; UserError where they do not fit."""
@@ -101,7 +101,7 @@ def make_mesh(
     config: MeshConfig,
     model: ModelConfig | None = None,
     batch_size: int | None = None,
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> Mesh:
     """The mesh over all devices (or those given), refused before anything is allocated where it does not fit.
 
@@ -149,8 +149,8 @@ def params_shardings(abstract: nnx.State, mesh: Mesh) -> dict[str, Any]:
     """Shardings of the parameters, as a pure dict of the parameters' own structure.
 
     Args:
-      abstract: `transformer.abstract(config)[1]`; every variable carries its logical axes as `axes`. A stacked
-        layer axis in front of them is not sharded.
+      abstract: `transformer.abstract(config)[1]`; every variable carries its logical axes as `axes`. A
+        stacked layer axis in front of them is not sharded.
       mesh: from `make_mesh`.
     """
 

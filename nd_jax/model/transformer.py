@@ -57,12 +57,12 @@ def normal(rngs: nnx.Rngs, shape: tuple[int, ...], std: float, axes: tuple[str, 
 
 
 class Attention(nnx.Module):
-    """Grouped-query self-attention; how queries meet keys is handed in, so that training and decoding share it."""
+    """Grouped-query self-attention; how queries meet keys is handed in: training and decoding share it."""
 
     def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
         D, H, K, Dh = config.d_model, config.n_heads, config.n_kv_heads, config.head_dim
         self.config = config
-        # Per key head: its H/K query heads, then the key, then the value. So tensor parallelism splits key heads.
+        # Per key head its H/K query heads, the key, the value: so tensor parallelism splits key heads.
         axes = ("embed", "kv_heads", "group", "head_dim")
         self.qkv_DxKxGxDh = normal(rngs, (D, K, H // K + 2, Dh), D**-0.5, axes)
         std = (H * Dh * 2 * config.n_layers) ** -0.5
@@ -225,7 +225,7 @@ def init(config: ModelConfig, key: jax.Array) -> dict[str, Any]:
 
 
 def bind(config: ModelConfig, params: dict[str, Any]) -> Transformer:
-    """The module with these parameters; cheap under `jax.jit`, and differentiable with respect to `params`."""
+    """The module with these parameters; differentiable with respect to them. Call it inside `jax.jit`."""
     graphdef, state = abstract(config)
     state = jax.tree.map(lambda leaf: leaf, state)  # a copy: the cached one stays abstract
     nnx.replace_by_pure_dict(state, params)
