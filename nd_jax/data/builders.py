@@ -1,7 +1,7 @@
 """`tensorflow_datasets` builders of the public program collections, downloaded once and kept.
 
-``tfds.load``-style use works as for any tfds dataset (``as_data_source``; no TensorFlow needed). CRUXEval is the
-benchmark: its programs are evaluated on and never trained on.
+Read as any tfds dataset is (``as_data_source``; no TensorFlow needed). CRUXEval is the benchmark: its
+programs are evaluated on and never trained on.
 """
 
 from pathlib import Path
@@ -57,7 +57,7 @@ class Cruxeval(ProgramsBuilder):
 
 
 class Mbpp(ProgramsBuilder):
-    """MBPP: Python functions with assertions (arXiv 2108.07732); one program a task, from its first assertion."""
+    """MBPP: functions with assertions (arXiv 2108.07732); one program a task, from its first assertion."""
 
     URL = "https://raw.githubusercontent.com/google-research/google-research/master/mbpp/mbpp.jsonl"
     HOMEPAGE = "https://github.com/google-research/google-research/tree/master/mbpp"
@@ -83,6 +83,6 @@ def load_programs(builder: type[ProgramsBuilder], data_dir: Path | None = None) 
             f"could not download {builder.__name__} from {builder.URL} ({type(error).__name__}: {error}); "
             "get the file by other means and name it with --data FILE"
         ) from error
-    rows = built.as_data_source(split=builder.SPLIT)
+    rows = built.as_data_source(builder.SPLIT)
     fields = ("id", "source", "entry", "arguments", "output")
     return [Program(*(row[name].decode() for name in fields)) for row in rows]

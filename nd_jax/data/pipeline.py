@@ -1,6 +1,7 @@
 """Global batches from rows: which rows a step reads, and which of them this host makes."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import grain
 import numpy as np
@@ -12,7 +13,7 @@ from nd_jax.errors import UserError
 
 def row_dataset(sources: Sequence[RowSource], config: DataConfig) -> grain.MapDataset:
     """Mix the sources by weight into one index-addressable dataset of rows."""
-    datasets = [grain.MapDataset.source(source) for source in sources]
+    datasets = [grain.MapDataset.source(cast(Any, source)) for source in sources]
     if len(datasets) == 1:
         return datasets[0]
     if config.weights and len(config.weights) != len(datasets):
@@ -28,8 +29,8 @@ def global_batches(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Iterate over this host's share of the global batches from `start_step` on, without end.
 
-    Step ``s`` reads rows ``s * global_batch .. (s + 1) * global_batch - 1``, whatever the number of hosts; host ``h``
-    makes every ``hosts``-th of them. Arrays are ``[global_batch / hosts, row_length]``.
+    Step ``s`` reads rows ``s * global_batch .. (s + 1) * global_batch - 1``, whatever the number of hosts;
+    host ``h`` makes every ``hosts``-th of them. Arrays are ``[global_batch / hosts, row_length]``.
 
     Raises:
       UserError: the global batch does not divide by the number of hosts.

@@ -1,10 +1,10 @@
 """Rows as pure functions of their index (DESIGN decision 1).
 
-Row ``i`` owns ``k`` traces of the epoch's shuffled order, ``k`` being the row length over the mean session length.
-It samples one trajectory on each with a generator seeded by ``(seed, i)``, renders and tokenises it, and packs the
-sessions one after the other; then further sessions of the same traces, to fill. A session that does not fit is cut
-after the last state that does. The position of a run in its data is thus one integer, and a row is the same on any
-number of hosts.
+Row ``i`` owns ``k`` traces of the epoch's shuffled order, ``k`` being the row length over the mean session
+length. It samples one trajectory on each with a generator seeded by ``(seed, i)``, renders and tokenises it,
+and packs the sessions one after the other; then further sessions of the same traces, to fill. A session that
+does not fit is cut after the last state that does. The position of a run in its data is thus one integer, and
+a row is the same on any number of hosts.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ SMALLEST_ROOM = 16
 class RowSource:
     """A `grain` random-access source of packed rows over one trace dataset.
 
-    Each row is a dict of arrays ``[row_length]``: ``tokens``, ``targets`` (the next token of the same session),
-    ``weights`` (loss weight of the target, 0 where there is none), ``segments`` (the session's number in the row from
-    1; 0 is padding), ``positions`` (from 0 in each session).
+    Each row is a dict of arrays ``[row_length]``: ``tokens``, ``targets`` (the next token of the same
+    session), ``weights`` (loss weight of the target, 0 where there is none), ``segments`` (the session's
+    number in the row from 1; 0 is padding), ``positions`` (from 0 in each session).
     """
 
     def __init__(self, traces: Sequence[Trace], tokenizer: Tokenizer, config: DataConfig):
@@ -76,7 +76,7 @@ class RowSource:
         return StateTree(self.traces[index])
 
     def _session(self, index: int, rng: random.Random, room: int) -> tuple[list[int], list[int]] | None:
-        """Sample, render and encode a session of trace `index`; ids and roles cut to `room` tokens, or None."""
+        """Sample, render and encode a session of one trace; ids and roles cut to `room` tokens, or None."""
         tree = self._tree(index)
         trajectory = sample_trajectory(tree, rng, self.config.policy, max_states=room // 2)
         try:
@@ -96,15 +96,15 @@ class RowSource:
         sessions = [session for index in sample if (session := self._session(index, rng, room))]
         if not sessions:
             raise UserError(
-                f"no trace fits a row of {room} tokens with this tokenizer: raise --data.row-length or record "
-                "smaller programs"
+                f"no trace fits a row of {room} tokens with this tokenizer: raise --data.row_length or "
+                "record smaller programs"
             )
         return sum(len(ids) for ids, _ in sessions) / len(sessions)
 
-    def __getitem__(self, i: int) -> dict[str, np.ndarray]:
-        """Make row `i`."""
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        """Make a row."""
         config, n, k = self.config, len(self.traces), self.traces_per_row
-        rng = random.Random(_hash(config.seed, i))
+        rng = random.Random(_hash(config.seed, index))
         tokens: list[int] = []
         roles: list[int] = []
         lengths: list[int] = []
@@ -112,12 +112,10 @@ class RowSource:
             room = config.row_length - len(tokens)
             if room < SMALLEST_ROOM:
                 break
-            epoch, place = divmod(i * k + j % k, n)
+            epoch, place = divmod(index * k + j % k, n)
             seed = _hash(config.seed, epoch) & 0xFFFFFFFF
-            index = (
-                grain.experimental.index_shuffle(place, max_index=n - 1, seed=seed, rounds=4) if n > 1 else 0
-            )
-            if session := self._session(index, rng, room):
+            trace = _shuffled(place, n, seed)
+            if session := self._session(trace, rng, room):
                 tokens += session[0]
                 roles += session[1]
                 lengths.append(len(session[0]))
@@ -166,6 +164,11 @@ def fingerprint(config: DataConfig, dataset_fingerprints: Sequence[str], tokeniz
         del knobs[name]
     text = json.dumps([knobs, list(dataset_fingerprints), tokenizer.fingerprint], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _shuffled(place: int, n: int, seed: int) -> int:
+    """Which of n traces stands at a place of the order that the seed gives."""
+    return grain.experimental.index_shuffle(place, max_index=n - 1, seed=seed, rounds=4) if n > 1 else 0
 
 
 def _hash(*numbers: int) -> int:

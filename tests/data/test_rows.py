@@ -89,7 +89,8 @@ def test_every_trace_of_an_epoch_is_owned_once(traces, tokenizer, monkeypatch):
 
 
 def rows_of(batch):
-    return {tuple(map(int, np.concatenate([row, segments]))) for row, segments in zip(batch["tokens"], batch["segments"], strict=True)}  # fmt: skip
+    both = np.concatenate([batch["tokens"], batch["segments"]], axis=1)
+    return {tuple(row) for row in both.tolist()}
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 4])
