@@ -136,9 +136,8 @@ class Tokenizer:
             return ids
         try:
             return self._processor.encode_as_ids(text)
-        except RuntimeError:
-            _check_surrogates(text)
-            raise
+        except RuntimeError as error:
+            raise _refusal(text) or error from None
 
     def decode_text(self, ids: Iterable[int]) -> str:
         """Decode ids of text; control symbols are left out.
@@ -252,10 +251,12 @@ def _fingerprint(processor: Any, spec: TokenizerSpec) -> str:
     return digest.hexdigest()[:16]
 
 
-def _check_surrogates(text: str) -> None:
+def _refusal(text: str) -> Unrenderable | None:
+    """Why UTF-8 cannot hold the text, if it cannot."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Unrenderable(
-            "lone surrogate", f"U+{ord(text[error.start]):04X} at {error.start} of the text"
-        ) from None
+        line = text.rfind("\n", 0, error.start) + 1
+        found, shown = f"U+{ord(text[error.start]):04X}", ascii(text[line : error.start + 1])
+        return Unrenderable("lone surrogate", f"{found} at character {error.start - line} of {shown}")
+    return None
