@@ -110,7 +110,9 @@ CHEATS = [
 ]
 
 
-@pytest.mark.parametrize(("reference", "answer", "flag"), CHEATS, ids=[answer[:24] for _, answer, _ in CHEATS])
+@pytest.mark.parametrize(
+    ("reference", "answer", "flag"), CHEATS, ids=[answer[:24] for _, answer, _ in CHEATS]
+)
 def test_what_is_no_literal_is_wrong_flagged_and_never_run(reference, answer, flag):
     got = verdict(reference, answer)
     assert not got.official
