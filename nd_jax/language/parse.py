@@ -176,9 +176,10 @@ class _Reader:
 
     def take_line(self, what: str) -> str:
         """Take text that is exactly one line."""
+        found = self.describe()
         lines = self.take_lines()
         if len(lines) != 1:
-            raise _Mistake(f"{len(lines)} lines where {what} belongs")
+            raise _Mistake(f"{found} where {what} belongs")
         return lines[0]
 
 

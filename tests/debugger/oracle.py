@@ -1,8 +1,8 @@
 """bdb as an independent oracle: where the interpreter's own debugger stops.
 
 bdb decides by its own rules (stop frame, return frame, breakpoints) and knows no tree. The program is stepped
-to its k-th stop, gets one command, and the next stop is noted. The call goes through a frame of its own, since
-bdb never stops at its first frame's call.
+to its k-th stop, gets one command, and the next stop is noted. The call goes through a frame of its own,
+since bdb never stops at the call of its first frame.
 """
 
 import bdb
