@@ -1,0 +1,285 @@
+"""Self-contained checkpoints: a directory per step that a run resumes from and that is used without its run.
+
+``RUN/checkpoints/STEP/`` holds ``params`` and ``optimizer`` (Orbax), ``tokenizer`` (its files) and ``run`` (JSON: the
+experiment, the fingerprints of tokenizer and data, the step, which is also the position in the data, and the time
+trained). Orbax writes to a temporary name and renames at the end, so a checkpoint is complete or recognised as broken.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import orbax.checkpoint as ocp
+
+from nd_jax.console import console
+from nd_jax.errors import UserError
+from nd_jax.training.config import Experiment, diff, from_dict, to_dict
+from nd_jax.training.state import State
+
+FOLDER = "checkpoints"
+"""Where a run's checkpoints are, under its directory."""
+
+COMPUTE_ONLY = ("dtype", "scan_layers", "remat", "attention", "attention_block", "loss_chunk")
+"""Fields of ModelConfig that say how to compute, not what: free to change on resumption."""
+
+
+class Tokenizer(Protocol):
+    """What a checkpoint needs of the tokenizer."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for tokenizers that encode alike."""
+        ...
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write its files."""
+        ...
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a checkpoint says of its run."""
+
+    experiment: Experiment
+    step: int
+    elapsed_seconds: float
+    tokenizer: str
+    """The tokenizer's fingerprint."""
+    data: str
+    """The fingerprint of the rows; the position in them is `step` global batches."""
+
+
+class TokenizerFiles(ocp.CheckpointHandler):
+    """Orbax handler for a tokenizer: its own files, readable without Orbax."""
+
+    def save(self, directory: Any, args: "SaveTokenizer") -> None:
+        """Write the files, on one host."""
+        if jax.process_index() == 0:
+            args.tokenizer.save(Path(directory))
+
+    def restore(self, directory: Any, args: "RestoreTokenizer") -> Path:
+        """Give the directory that the files are in."""
+        return Path(directory)
+
+
+@ocp.args.register_with_handler(TokenizerFiles, for_save=True)
+@dataclass
+class SaveTokenizer(ocp.args.CheckpointArgs):
+    """Asks for a tokenizer to be saved."""
+
+    tokenizer: Tokenizer
+
+
+@ocp.args.register_with_handler(TokenizerFiles, for_restore=True)
+@dataclass
+class RestoreTokenizer(ocp.args.CheckpointArgs):
+    """Asks for the directory of a tokenizer's files."""
+
+
+class Checkpoints:
+    """The checkpoints that one run writes and resumes from."""
+
+    def __init__(self, run: Path, experiment: Experiment, tokenizer: Tokenizer, data_fingerprint: str):
+        """Open the run's directory; checkpoints that were never finished are named and set aside."""
+        self.directory = run.resolve() / FOLDER
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._experiment, self._tokenizer, self._data = experiment, tokenizer, data_fingerprint
+        if jax.process_index() == 0:
+            _set_broken_aside(self.directory)
+        options = ocp.CheckpointManagerOptions(
+            save_interval_steps=experiment.checkpoint.every_steps,
+            max_to_keep=experiment.checkpoint.keep,
+            enable_async_checkpointing=experiment.checkpoint.asynchronous,
+        )
+        self._manager = ocp.CheckpointManager(self.directory, options=options)
+
+    @property
+    def latest(self) -> int | None:
+        """Step of the newest complete checkpoint."""
+        return self._manager.latest_step()
+
+    def path(self, step: int) -> Path:
+        """Directory of the checkpoint of a step."""
+        return self.directory / str(step)
+
+    def due(self, step: int) -> bool:
+        """Tell whether to save after this step: by interval, or since the platform announced a preemption.
+
+        To be called after every step, since this is what polls for preemption on several hosts.
+        """
+        return self._manager.should_save(step)
+
+    def save(self, step: int, state: State, elapsed_seconds: float) -> None:
+        """Write the checkpoint of a step, unless it exists. Returns as soon as the arrays are copied to the host."""
+        if step in self._manager.all_steps():
+            return
+        record = RunRecord(self._experiment, step, elapsed_seconds, self._tokenizer.fingerprint, self._data)
+        items = ocp.args.Composite(
+            params=ocp.args.StandardSave(state["params"]),
+            optimizer=ocp.args.StandardSave({"opt_state": state["opt_state"], "step": state["step"]}),
+            tokenizer=SaveTokenizer(self._tokenizer),
+            run=ocp.args.JsonSave(_to_json(record)),
+        )
+        self._manager.save(step, args=items, force=True)
+
+    def restore(self, wanted: State) -> tuple[State, RunRecord]:
+        """Restore the newest checkpoint into the shapes, types and shardings of `wanted` (arrays or their abstracts).
+
+        Raises:
+          UserError: it belongs to another model, tokenizer, optimizer or data (says what differs), or is damaged.
+        """
+        step = self.latest
+        assert step is not None, "ask for `latest` first"
+        path = self.path(step)
+        record = read_record(path)
+        self._refuse_other(path, record)
+        optimizer = {"opt_state": wanted["opt_state"], "step": wanted["step"]}
+        items = _restore(path, self._manager, step, {"params": wanted["params"], "optimizer": optimizer})
+        return {**items["optimizer"], "params": items["params"]}, record
+
+    def _refuse_other(self, path: Path, record: RunRecord) -> None:
+        mend = "give another --out, or the settings of the checkpoint"
+        changed = diff(record.experiment, self._experiment)
+        computed = {f"model.{name}" for name in COMPUTE_ONLY}
+        model = [line for line in changed if line.startswith("model.") and line.split(":")[0] not in computed]
+        if model:
+            raise UserError(f"checkpoint {path} holds another model ({'; '.join(model)}): {mend}")
+        if self._tokenizer.fingerprint != record.tokenizer:
+            raise UserError(
+                f"checkpoint {path} was trained with another tokenizer "
+                f"({record.tokenizer}, here {self._tokenizer.fingerprint}): {mend}"
+            )
+        if optimizer := [line for line in changed if line.startswith("optimizer.name:")]:
+            raise UserError(f"checkpoint {path} holds another optimizer's state ({optimizer[0]}): {mend}")
+        if self._data != record.data:
+            data = [line for line in changed if line.startswith("data.")] or ["the traces or the package that reads them"]
+            raise UserError(f"checkpoint {path} was trained on other rows ({'; '.join(data)}): {mend}")
+
+    def finish(self) -> None:
+        """Wait until everything is on disk."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Finish and let go of Orbax's threads."""
+        self._manager.close()
+
+
+def load_for_inference(directory: str | Path) -> tuple[Experiment, dict[str, Any], Any]:
+    """Load a trained model: (experiment, params on one device, tokenizer), all from within the checkpoint.
+
+    Args:
+      directory: a run (its newest complete checkpoint is taken) or one checkpoint.
+
+    Raises:
+      UserError: there is no checkpoint, or it is damaged.
+    """
+    from nd_jax.language.tokenizer import Tokenizer as TraceTokenizer
+    from nd_jax.training.state import abstract_params
+
+    path = find_checkpoint(Path(directory))
+    record = read_record(path)
+    wanted = abstract_params(record.experiment.model)
+    with ocp.CheckpointManager(path.parent, options=ocp.CheckpointManagerOptions(read_only=True)) as manager:
+        params = _restore(path, manager, int(path.name), {"params": wanted})["params"]
+    return record.experiment, params, TraceTokenizer.load(path / "tokenizer")
+
+
+def find_checkpoint(directory: Path) -> Path:
+    """Find the newest complete checkpoint of a run, or take the directory if it is one itself.
+
+    Raises:
+      UserError: no such directory, or no complete checkpoint in it (what is there instead is named).
+    """
+    directory = directory.resolve()
+    if not directory.is_dir():
+        raise UserError(f"no directory {directory}: give a run's directory or one of its checkpoints")
+    if directory.name.isdigit() and (directory / "run").is_dir():
+        if lacking := _lacks(directory):
+            raise UserError(f"checkpoint {directory} is incomplete (no {lacking}): use another one of its run")
+        return directory
+    folder = directory / FOLDER if (directory / FOLDER).is_dir() else directory
+    complete, broken = _checkpoints_in(folder)
+    if not complete:
+        found = f", only what was never finished: {', '.join(path.name for path in broken)}" if broken else ""
+        raise UserError(f"no checkpoint in {directory}{found}: train first, or give another directory")
+    _name_broken(broken, complete[-1])
+    return complete[-1]
+
+
+def read_record(path: Path) -> RunRecord:
+    """Read what a checkpoint says of its run.
+
+    Raises:
+      UserError: the record is damaged or of another version.
+    """
+    try:
+        # Through Orbax, so that it may lie where `open` does not reach.
+        return _from_json(ocp.JsonCheckpointHandler().restore(ocp.path.step.epath.Path(path / "run")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"checkpoint {path} cannot be read ({_first_line(error)}): move it away") from error
+
+
+def _to_json(record: RunRecord) -> dict[str, Any]:
+    return {**asdict(record), "experiment": to_dict(record.experiment)}
+
+
+def _from_json(text: Mapping[str, Any]) -> RunRecord:
+    return RunRecord(**{**text, "experiment": from_dict(text["experiment"])})
+
+
+def _restore(path: Path, manager: ocp.CheckpointManager, step: int, wanted: dict[str, Any]) -> Any:
+    """Restore items into the given abstract trees, turning Orbax's errors into one line."""
+    items = ocp.args.Composite(**{name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()})
+    try:
+        return manager.restore(step, args=items)
+    except Exception as error:  # Orbax and TensorStore raise many kinds, none of which the user can tell apart
+        raise UserError(
+            f"checkpoint {path} cannot be restored ({_first_line(error)}): it is damaged or does not fit; "
+            "move it away to use an older one"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"
+
+
+def _checkpoints_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Give the complete checkpoints, oldest first, and the broken ones."""
+    complete, broken = [], []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name.isdigit():
+            (broken if _lacks(path) else complete).append(path)
+        elif ocp.path.step.TMP_DIR_SUFFIX in path.name:
+            broken.append(path)
+    return sorted(complete, key=lambda path: int(path.name)), sorted(broken)
+
+
+def _lacks(path: Path) -> str | None:
+    """Name what a checkpoint lacks to be complete."""
+    parts = ("params/_METADATA", "optimizer/_METADATA", "tokenizer", "run/metadata")
+    return next((part for part in parts if not (path / part).exists()), None)
+
+
+def _name_broken(broken: list[Path], newest: Path | None) -> None:
+    for path in broken:
+        instead = f"using {newest.name}" if newest else "starting anew"
+        console.print(f"[yellow]The checkpoint {path} was never finished; {instead}.[/]")
+
+
+def _set_broken_aside(folder: Path) -> None:
+    """Free the names of unfinished checkpoints, which the run will write again."""
+    complete, broken = _checkpoints_in(folder)
+    _name_broken(broken, complete[-1] if complete else None)
+    for path in broken:
+        if path.name.isdigit():
+            path.rename(path.with_name(f"broken-{path.name}"))
+        else:
+            shutil.rmtree(path)

@@ -1,0 +1,225 @@
+"""What an experiment is: one typed tree of settings, read from a Python file, with overrides from the command line.
+
+Nothing here imports jax, so that `nd train CONFIG --help` is quick.
+"""
+
+import runpy
+import traceback
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from nd_jax.data.config import DataConfig
+from nd_jax.errors import UserError
+from nd_jax.model.config import ModelConfig
+from nd_jax.model.partition import MeshConfig
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """The update rule. The learning rate of a step is `learning_rate` times the schedule's factor."""
+
+    name: Literal["adamw", "muon"] = "adamw"
+    """adamw for every parameter, or muon for the layers' matrices and adamw for the rest."""
+
+    learning_rate: float = 3e-3
+    """Peak learning rate. Muon's updates are scaled to AdamW's size, so one value serves both."""
+
+    b1: float = 0.9
+    """AdamW: decay of the mean of gradients."""
+
+    b2: float = 0.95
+    """AdamW: decay of the mean of squared gradients."""
+
+    eps: float = 1e-8
+    """Added to denominators."""
+
+    weight_decay: float = 0.1
+    """Decay of matrices (never of norm scales) per step, times the learning rate."""
+
+    clip_norm: float = 1.0
+    """Gradients are scaled down to at most this global norm."""
+
+    muon_beta: float = 0.95
+    """Muon: decay of the momentum."""
+
+    muon_iterations: int = 5
+    """Muon: Newton-Schulz iterations that orthogonalise the momentum."""
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """The learning rate's factor as a function of the run's progress, which goes from 0 to 1."""
+
+    shape: Literal["cosine", "wsd", "constant"] = "cosine"
+    """cosine: half a cosine over the whole run; wsd: stable, then a decay over the last `decay_share`."""
+
+    warmup_steps: int = 100
+    """Steps over which the learning rate grows linearly from 0."""
+
+    warmup_share: float = 0.0
+    """The same as a share of the run; the slower of the two counts."""
+
+    decay_share: float = 0.2
+    """wsd: share of the run at its end over which the learning rate decays."""
+
+    decay_shape: Literal["linear", "sqrt"] = "linear"
+    """wsd: decay as 1 - x or as 1 - sqrt(x)."""
+
+    floor: float = 0.1
+    """Factor that the decay ends at."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long, how, and from which seed. The run ends by `steps` or by `max_seconds`, whichever comes first."""
+
+    steps: int | None = 1000
+    """Optimizer steps of the run; None: as many as `max_seconds` allows."""
+
+    max_seconds: float | None = None
+    """Wall time of the run in seconds, from its first step (compilation is not counted), over all resumptions."""
+
+    accumulation: int = 1
+    """Microbatches per step: the global batch is worked off in this many parts."""
+
+    seed: int = 0
+    """Seeds the parameters. The rows have their own seed, in `data`."""
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When checkpoints are written and how many are kept."""
+
+    every_steps: int = 1000
+    """Steps between checkpoints; one more is written when the run ends or is stopped."""
+
+    keep: int = 3
+    """How many of the newest are kept."""
+
+    asynchronous: bool = True
+    """Write to disk while training goes on."""
+
+
+@dataclass(frozen=True)
+class MetricsConfig:
+    """What is reported and where."""
+
+    every_steps: int = 10
+    """Steps between two records in `metrics.jsonl` and TensorBoard; a record covers the steps since the last one."""
+
+    line_seconds: float = 10.0
+    """Where the output is no terminal: seconds between two lines."""
+
+    tensorboard: bool = True
+    """Write TensorBoard files beside `metrics.jsonl`."""
+
+    peak_flops: float | None = None
+    """Peak FLOP/s of one device for MFU; None: from a table by device kind (on CPU: measured by a matmul)."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that decides a training run, apart from the files it reads."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    mesh: MeshConfig = field(default_factory=MeshConfig)
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Read a config file, which is Python with a top-level ``config = Experiment(...)``, and apply the overrides.
+
+    Overrides are words as on the command line (``["--train.steps", "200"]``); ``--help`` lists them all and exits.
+
+    Raises:
+      UserError: no such file, an error in it (with its line), or no `config` in it.
+      SystemExit: 2 for an override with a wrong name or type, after printing what is wrong and the nearest right one.
+    """
+    import tyro  # here, because a checkpoint's config is read without it
+
+    config = _run_file(Path(path))
+    return tyro.cli(
+        Experiment, default=config, args=list(overrides), prog=str(path), use_underscores=True,
+        description=f"The settings of {path} and their values there.", config=(tyro.conf.FlagConversionOff,),
+    )  # fmt: skip
+
+
+def _run_file(path: Path) -> Experiment:
+    if not path.is_file():
+        raise UserError(f"no config file {path}: give a Python file with `config = Experiment(...)`")
+    try:
+        config = runpy.run_path(str(path)).get("config")
+    except SyntaxError as error:
+        raise UserError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
+    except Exception as error:
+        # The innermost line of the config file itself: where its writer can mend it.
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        raise UserError(f"{path}:{lines[-1] if lines else '?'}: {type(error).__name__}: {error}") from error
+    if not isinstance(config, Experiment):
+        raise UserError(f"{path} has no top-level `config = Experiment(...)`")
+    return config
+
+
+def to_dict(config: Experiment) -> dict[str, Any]:
+    """Give the experiment as JSON would hold it."""
+    return _plain(asdict(config))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def from_dict(settings: Mapping[str, Any]) -> Experiment:
+    """Make an experiment of what `to_dict` gave. Settings that are missing take their defaults.
+
+    Raises:
+      UserError: a setting that this version does not know.
+    """
+    return _build(Experiment, settings, "")
+
+
+def _build(kind: Any, value: Any, place: str) -> Any:
+    """Give `value`, as JSON holds it, the type `kind`."""
+    if is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        if unknown := sorted(set(value) - {f.name for f in fields(kind)}):
+            raise UserError(f"unknown setting {place}{unknown[0]}: it was written by another version of nd_jax")
+        return kind(**{name: _build(hints[name], item, f"{place}{name}.") for name, item in value.items()})
+    if typing.get_origin(kind) is tuple:
+        kinds = typing.get_args(kind)
+        kinds = kinds[:1] * len(value) if kinds[-1] is Ellipsis else kinds
+        return tuple(_build(k, item, place) for k, item in zip(kinds, value, strict=True))
+    if typing.get_origin(kind) in (types.UnionType, typing.Union) and value is not None:
+        inner = [k for k in typing.get_args(kind) if k is not type(None)]
+        return _build(inner[0], value, place) if len(inner) == 1 else value
+    return value
+
+
+def diff(old: Experiment, new: Experiment) -> list[str]:
+    """List what differs, one line for each setting: ``train.steps: 100 -> 200``."""
+    before, after = _flat(to_dict(old)), _flat(to_dict(new))
+    return [
+        f"{name}: {before.get(name)} -> {after.get(name)}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return flat

@@ -1,0 +1,228 @@
+"""What a run reports: `metrics.jsonl`, TensorBoard files, and a line that people watch.
+
+Conventions. Tokens are positions of rows, padding included (`fill` is the share that is none). FLOPs are
+`ModelConfig.flops_per_token`: causal attention halved, embedding lookup excluded, head included, nothing recomputed.
+MFU is FLOPs per second over the peak of all devices. Times leave out compilation and hooks; the input wait is the share
+of the time that the loop spent getting rows.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from rich.progress import BarColumn, Progress, TextColumn
+
+from nd_jax.console import console
+from nd_jax.training.config import Experiment
+
+PEAK_FLOPS = {
+    # device kind as jax names it -> dense bfloat16 FLOP/s of one device, from the vendors' data sheets
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+    "NVIDIA A100": 312e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA B200": 2250e12,
+    "NVIDIA L4": 121e12,
+}
+
+
+def peak_flops(device: jax.Device) -> float | None:
+    """Peak FLOP/s of a device: by table, or on CPU what a float32 matmul reaches; None where it is not known."""
+    if device.platform == "cpu":
+        return _measured_matmul() / jax.local_device_count()
+    names = [name for name in PEAK_FLOPS if device.device_kind.startswith(name)]
+    return PEAK_FLOPS[max(names, key=len)] if names else None
+
+
+def _measured_matmul(n: int = 1024, tries: int = 5) -> float:
+    multiply = jax.jit(jnp.matmul)
+    x = jax.device_put(jnp.ones((n, n), jnp.float32), jax.local_devices()[0])
+    multiply(x, x).block_until_ready()
+    seconds = []
+    for _ in range(tries):
+        start = time.perf_counter()
+        multiply(x, x).block_until_ready()
+        seconds.append(time.perf_counter() - start)
+    return 2.0 * n**3 / min(seconds)
+
+
+class Recorder:
+    """Gathers the metrics of steps into records and reports them. Only the first host writes and prints.
+
+    Used as a context; `step` takes each step's metrics once they have arrived.
+    """
+
+    def __init__(self, experiment: Experiment, out: Path, start: int):
+        """Continue the files in `out` after step `start`: later records, of steps that will be redone, are dropped."""
+        self._config, self._out = experiment.metrics, out
+        self._row_tokens = experiment.data.global_batch * experiment.data.row_length
+        self._step_flops = experiment.model.flops_per_token(experiment.data.row_length) * self._row_tokens
+        self._peak = self._config.peak_flops or peak_flops(jax.devices()[0])
+        self._first = jax.process_index() == 0
+        self._start = start
+        self._begun: float | None = None
+        self._aside = 0.0
+        self._waited = 0.0
+        self._sums = dict.fromkeys(("steps", "loss", "accuracy", "weight", "tokens"), 0.0)
+        self._progress_at_start: float | None = None
+        self._last_line = float("-inf")
+        self._since = (0.0, 0.0)  # seconds trained and seconds waited at the last record
+        self.last: dict[str, float] = {}
+        """The newest record."""
+        self.steps = 0
+        """Steps since the start of this process."""
+
+    def __enter__(self) -> "Recorder":
+        self._stack = contextlib.ExitStack()
+        if not self._first:
+            return self
+        self._out.mkdir(parents=True, exist_ok=True)
+        path = self._out / "metrics.jsonl"
+        _drop_after(path, self._start)
+        self._file = self._stack.enter_context(path.open("a", encoding="utf-8"))
+        self._board = None
+        if self._config.tensorboard:
+            from tensorboardX import SummaryWriter
+
+            self._board = SummaryWriter(str(self._out / "tensorboard"), purge_step=self._start + 1)
+            self._stack.callback(self._board.close)
+        self._bar = None
+        if console.is_terminal:
+            columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
+            self._bar = self._stack.enter_context(Progress(*columns, console=console, transient=True))
+            self._task = self._bar.add_task("compiling", total=1.0)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    @property
+    def peak_text(self) -> str:
+        """The peak that MFU is given against, for people."""
+        if self._peak is None:
+            return "peak FLOP/s unknown for this device: give --metrics.peak_flops for MFU"
+        source = "given" if self._config.peak_flops else "measured" if jax.default_backend() == "cpu" else "table"
+        return f"MFU against {self._peak / 1e12:.3g} TFLOP/s per device ({source})"
+
+    def begin(self) -> None:
+        """Start the clock: the first step is compiled and under way."""
+        if self._begun is None:
+            self._begun = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds trained in this process: since `begin`, without what was put aside."""
+        return 0.0 if self._begun is None else time.perf_counter() - self._begun - self._aside
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the time of this block out of the throughput (hooks: evaluation and the like)."""
+        start = time.perf_counter()
+        yield
+        self._aside += time.perf_counter() - start
+
+    @contextlib.contextmanager
+    def input_wait(self) -> Iterator[None]:
+        """Count the time of this block as waiting for rows."""
+        start = time.perf_counter()
+        yield
+        self._waited += time.perf_counter() - start
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Take the metrics of a step (`step` counts from 1), and report when a record is full."""
+        self.steps += 1
+        weight = metrics["weight"]
+        gathered = {"steps": 1.0, "weight": weight, "tokens": metrics["tokens"]}
+        gathered |= {name: metrics[name] * weight for name in ("loss", "accuracy")}
+        for name, value in gathered.items():
+            self._sums[name] += value
+        if self._progress_at_start is None:
+            self._progress_at_start = metrics["progress"]
+        if step % self._config.every_steps == 0:
+            self._report(step, metrics)
+
+    def flush(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Report the steps gathered since the last record, at the end of the run."""
+        if self._sums["steps"]:
+            self._report(step, metrics, last=True)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Write further values of a step (a hook's figures)."""
+        if self._first and values:
+            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.flush()
+            for name, value in values.items():
+                if self._board:
+                    self._board.add_scalar(name, value, step)
+
+    def _report(self, step: int, metrics: Mapping[str, float], last: bool = False) -> None:
+        sums, weight, seconds = self._sums, self._sums["weight"] or 1.0, self.seconds
+        passed = max(seconds - self._since[0], 1e-9)
+        steps_per_s = sums["steps"] / passed
+        record = {
+            "loss": sums["loss"] / weight,
+            "accuracy": sums["accuracy"] / weight,
+            "weight": sums["weight"] / sums["steps"],
+            "fill": sums["tokens"] / (sums["steps"] * self._row_tokens),
+            "grad_norm": metrics["grad_norm"],
+            "param_norm": metrics["param_norm"],
+            "learning_rate": metrics["learning_rate"],
+            "progress": metrics["progress"],
+            "tokens_seen": float(step * self._row_tokens),
+            "step_seconds": 1.0 / steps_per_s,
+            "tokens_per_s": steps_per_s * self._row_tokens,
+            "input_wait": (self._waited - self._since[1]) / passed,
+        }
+        if self._peak:
+            record["mfu"] = steps_per_s * self._step_flops / (self._peak * jax.device_count())
+        self._since = (seconds, self._waited)
+        self._sums = dict.fromkeys(sums, 0.0)
+        self.last = record
+        self.write(step, record)
+        if self._first:
+            self._show(step, record, last)
+
+    def _show(self, step: int, record: Mapping[str, float], last: bool) -> None:
+        mfu = f"MFU {record['mfu']:.1%}  " if "mfu" in record else ""
+        line = (
+            f"step {step}  loss {record['loss']:.4f}  lr {record['learning_rate']:.2e}  "
+            f"{record['tokens_per_s']:,.0f} tokens/s  {mfu}input wait {record['input_wait']:.0%}  "
+            f"ETA {self._time_left(record['progress'])}"
+        )
+        if self._bar:
+            self._bar.update(self._task, completed=record["progress"], description=line)
+        elif last or time.perf_counter() - self._last_line >= self._config.line_seconds:
+            console.print(line, soft_wrap=True)
+            self._last_line = time.perf_counter()
+
+    def _time_left(self, progress: float) -> str:
+        done = progress - (self._progress_at_start or 0.0)
+        if done <= 0:
+            return "?"
+        left = int(max(0.0, 1.0 - progress) / done * self.seconds)
+        return f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}" if left >= 3600 else f"{left // 60}:{left % 60:02}"
+
+
+def _drop_after(path: Path, step: int) -> None:
+    """Drop the records of later steps and a half-written last line, in one replacement."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            if json.loads(line)["step"] <= step:
+                kept.append(line + "\n")
+    new = path.with_suffix(".new")
+    new.write_text("".join(kept), encoding="utf-8")
+    os.replace(new, path)

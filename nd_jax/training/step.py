@@ -1,0 +1,90 @@
+"""One training step: gradients of the token-weighted loss over microbatches, then the update, all in one program."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from nd_jax.model import transformer
+from nd_jax.model.loss import next_token_losses
+from nd_jax.training.config import Experiment
+from nd_jax.training.optimizer import schedule
+from nd_jax.training.state import State
+
+FIELDS = ("tokens", "targets", "weights", "segments", "positions")
+"""The fields of a batch, as the loss takes them."""
+
+Batch = dict[str, Any]
+"""The rows of a step, each field ``[B, T]``."""
+
+METRICS = ("loss", "accuracy", "weight", "tokens", "grad_norm", "param_norm", "learning_rate", "progress", "stop")
+"""What a step reports, in this order in one float32 vector (one transfer): the mean loss in nats per weighted token;
+the weighted share of tokens predicted right; the sum of weights; tokens that are no padding; the global norm of the
+gradient before clipping; that of the parameters after the update; the learning rate; and what `signals` gave."""
+
+
+def signals(rows: int, progress: float, stop: bool) -> np.ndarray:
+    """Say how far the run is (0 to 1) and whether this host was asked to stop, for each of its rows: ``[rows, 2]``.
+
+    The step takes the maximum over the global batch. So all hosts use the same learning rate although their clocks
+    differ, and all stop after the same step when any one of them is asked to.
+    """
+    return np.tile(np.array([progress, stop], np.float32), (rows, 1))
+
+
+def read_metrics(metrics: jax.Array) -> dict[str, float]:
+    """Fetch a step's metrics, waiting for that step to be done."""
+    return dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
+
+
+def make_step(
+    experiment: Experiment, optimizer: optax.GradientTransformation, shardings: State
+) -> Callable[[State, Batch, jax.Array], tuple[State, jax.Array]]:
+    """Compile-ready step ``(state, batch, signals) -> (state, metrics)``; the state given to it is used up."""
+    model, parts = experiment.model, experiment.train.accumulation
+
+    def loss(params: Any, rows: Batch, total: jax.Array) -> tuple[jax.Array, jax.Array]:
+        losses = next_token_losses(transformer.bind(model, params), *(rows[name] for name in FIELDS))
+        right = jnp.sum(rows["weights"] * losses.correct_BxT)
+        return losses.loss_sum / total, jnp.stack([losses.loss_sum, right])
+
+    def step(state: State, batch: Batch, signals_Bx2: jax.Array) -> tuple[State, jax.Array]:
+        params = state["params"]
+        # Known before the loss: so microbatches add up to the mean over the whole batch, however their weights differ.
+        weight = jnp.sum(batch["weights"])
+        total = jnp.where(weight > 0, weight, 1.0)
+        gradient = jax.grad(loss, has_aux=True)
+
+        def add(carry: Any, rows: Batch) -> tuple[Any, None]:
+            grads = jax.tree.map(jnp.add, carry, gradient(params, rows, total))
+            return (jax.lax.with_sharding_constraint(grads[0], shardings["params"]), grads[1]), None
+
+        if parts == 1:
+            grads, sums = gradient(params, batch, total)
+        else:
+            rows = jax.tree.map(lambda x: _split(x, parts), batch)
+            first = jax.eval_shape(gradient, params, jax.tree.map(lambda x: x[0], rows), total)
+            zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), first)
+            (grads, sums), _ = jax.lax.scan(add, zeros, rows)
+
+        progress, stop = jnp.max(signals_Bx2, axis=0)
+        rate = experiment.optimizer.learning_rate * schedule(progress, state["step"], experiment.schedule)
+        updates, opt_state = optimizer.update(grads, state["opt_state"], params)
+        new_params = jax.tree.map(lambda param, update: param + rate * update, params, updates)
+        metrics = jnp.stack([
+            *(sums / total), weight,
+            jnp.sum(batch["segments"] > 0).astype(jnp.float32),
+            optax.tree.norm(grads), optax.tree.norm(new_params), rate, progress, stop,
+        ])  # fmt: skip
+        return {"step": state["step"] + 1, "params": new_params, "opt_state": opt_state}, metrics
+
+    whole = shardings["step"]
+    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, whole))
+
+
+def _split(x_BxT: jax.Array, parts: int) -> jax.Array:
+    """Deal the rows into microbatches ``[parts, B / parts, T]``, each device its own, so that none has to move."""
+    return x_BxT.reshape(x_BxT.shape[0] // parts, parts, *x_BxT.shape[1:]).swapaxes(0, 1)

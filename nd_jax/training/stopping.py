@@ -1,0 +1,38 @@
+"""A polite end on SIGTERM and Ctrl-C: the signal is noted, and the loop stops after the step it is in."""
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignal:
+    """Note the first SIGTERM or SIGINT while this context lasts; a second SIGINT aborts as usual.
+
+    Attributes:
+      received: name of the signal that came, or None.
+    """
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopSignal":
+        # Python lets only the main thread handle signals; elsewhere whoever owns that thread decides.
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.received = signal.Signals(number).name
+        # Not through Python's streams: the signal may have come in the middle of a print.
+        os.write(2, f"\n{self.received}: saving after the step under way; Ctrl-C again aborts.\n".encode())
