@@ -1,0 +1,268 @@
+"""Record or evaluate many programs, each in a limited process, none in the caller's.
+
+`record` gives traces, `evaluate` the values of expressions. Both are lazy, keep the input's order, hold a bounded
+number of programs, and lose to a bad program that program only. `nd_jax.tracing.worker` has the process model,
+`nd_jax.tracing.sandbox` the walls.
+"""
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from nd_jax.programs.program import Program
+from nd_jax.tracing import worker
+from nd_jax.tracing.invariants import check
+from nd_jax.tracing.recorder import Dropped
+from nd_jax.tracing.schema import EXCEPTION, Event, Trace
+from nd_jax.tracing.zygote import Interrupted, WorkerLimits, Zygote
+
+__all__ = ["Evaluation", "EvaluationOutcome", "Outcome", "WorkerLimits", "evaluate", "record"]
+
+S, T = TypeVar("S"), TypeVar("T")
+_FORGED = Dropped("forged result", "what it sent is no result")
+
+
+class Outcome(NamedTuple):
+    """What became of a program: its trace, or the reason (short, to count by) and detail why there is none."""
+
+    program_id: str
+    trace: Trace | None
+    reason: str | None = None
+    detail: str = ""
+
+
+class Evaluation(NamedTuple):
+    """Expressions to evaluate, each in the namespace of a fresh run of ``source``."""
+
+    id: str
+    source: str
+    expressions: tuple[str, ...]
+
+
+class EvaluationOutcome(NamedTuple):
+    """For each expression the text of its value, or else its error, ``TypeName: ...`` or the limit it passed."""
+
+    id: str
+    values: list[str | None]
+    errors: list[str | None]
+
+
+def record(
+    programs: Iterable[Program], limits: WorkerLimits, workers: int, verify: bool
+) -> Iterator[Outcome]:
+    """Record programs in ``workers`` limited processes at a time.
+
+    Args:
+      programs: read as results are taken.
+      limits: what one program may use.
+      workers: how many programs run at once.
+      verify: run each program twice more, in another process with another hash seed: a traced run must give the same
+        bytes, an untraced one the same result; else the program is dropped as ``nondeterministic``.
+
+    Yields:
+      One outcome a program, in input order.
+    """
+    return _Pool(limits, workers).run(programs, lambda slot, chunk: _record(slot, chunk, verify))
+
+
+def evaluate(jobs: Iterable[Evaluation], limits: WorkerLimits, workers: int) -> Iterator[EvaluationOutcome]:
+    """Evaluate expressions in limited processes, each from fresh globals.
+
+    What runs here may be hostile, and a value is only what its process said. To score an answer that could lie about
+    its own result, evaluate the answer to the text of a literal first, and run the trusted program on that literal.
+    """
+    return _Pool(limits, workers).run(jobs, _evaluate)
+
+
+# A program shares its process with others of its batch only if its text shows no way to reach what they share;
+# checks after each run (`worker`) catch what this lets through. Everything else gets a process of its own.
+_REACHES_OUT = re.compile(
+    r"""__(?!(?:init|repr|str|eq|ne|lt|le|gt|ge|hash|len|iter|next|getitem|setitem|contains|add|sub|mul|call|bool|enter
+        |exit|name|main|post_init)__)
+    | \b(?:exec|eval|compile|open|globals|locals|vars|getattr|setattr|delattr|input|breakpoint|help|exit|quit
+        |memoryview|(?:gi|cr|ag)_\w+|tb_frame|tb_next)\b""",
+    re.VERBOSE,
+)
+_IMPORT = re.compile(
+    r"(?m)^[ \t]*(?:import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:\#.*)?$|from[ \t]+([\w.]+)[ \t]+import\b)"
+)
+_OTHER_MODULES = re.compile(  # what checked modules import themselves and would hand on
+    r"\b_*(?:sys|os|bltns|builtins|gc|inspect|importlib|types|copyreg|weakref|thread\w*|keyword|numbers|decimal)\b"
+)
+_CHECKED = frozenset(worker.CHECKED_MODULES)
+
+
+def _shares(texts: Sequence[str]) -> bool:
+    """Tell whether a job of these texts may run in one process with others."""
+    for text in texts:
+        if not text.isascii() or _REACHES_OUT.search(text):  # not ASCII: ``ｅｖａｌ`` is a name for eval too
+            return False
+        imports = text.count("import")
+        if imports:
+            found = [first or second for first, second in _IMPORT.findall(text)]
+            if len(found) != imports or not _CHECKED.issuperset(found) or _OTHER_MODULES.search(text):
+                return False
+    return True
+
+
+class _Slot:
+    """What runs the jobs of one batch at a time: a zygote for each hash seed, started when first needed."""
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        self._limits = limits
+        self._zygotes: dict[int, Zygote] = {}
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the zygotes, also while another thread is waiting for one: it gets `Interrupted`."""
+        self._stopped = True
+        for zygote in self._zygotes.values():
+            zygote.close()
+
+    def run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
+        """Run jobs, those that may share a process together; results in their order."""
+        results: list[bytes | Dropped] = [_FORGED] * len(jobs)
+        shared = [index for index, job in enumerate(jobs) if _shares(job[1:])]
+        if shared:
+            for index, result in zip(shared, self._run([jobs[i] for i in shared], hash_seed), strict=True):
+                results[index] = result
+        alone = set(range(len(jobs))).difference(shared)
+        if len(shared) > 1:  # what ran out of memory may have found it filled by the others
+            alone.update(
+                i for i in shared if not isinstance(results[i], Dropped) and b'["memory"' in results[i][:64]
+            )
+        for index in sorted(alone):
+            results[index] = self._run([jobs[index]], hash_seed)[0]
+        return results
+
+    def _run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
+        for _ in range(3):
+            if self._stopped:
+                break
+            try:
+                if hash_seed not in self._zygotes:
+                    self._zygotes[hash_seed] = Zygote(self._limits, hash_seed)
+                return self._zygotes[hash_seed].run(jobs)
+            except Interrupted:
+                self._zygotes.pop(hash_seed).close()
+        raise RuntimeError("the recording process was killed again and again from outside")
+
+
+class _Pool:
+    """Runs tasks on batches in threads, each with a slot; gives results in order, a bounded number ahead."""
+
+    def __init__(self, limits: WorkerLimits, workers: int) -> None:
+        self._limits, self._workers = limits, max(1, workers)
+
+    def run(self, items: Iterable[S], task: Callable[[_Slot, list[S]], list[T]]) -> Iterator[T]:
+        slots = [_Slot(self._limits) for _ in range(self._workers)]
+        idle: SimpleQueue[_Slot] = SimpleQueue()
+        for slot in slots:
+            idle.put(slot)
+
+        def work(chunk: list[S]) -> list[T]:
+            slot = idle.get()
+            try:
+                return task(slot, chunk)
+            finally:
+                idle.put(slot)
+
+        executor = ThreadPoolExecutor(self._workers)
+        pending: deque[Future[list[T]]] = deque()
+        try:
+            for chunk in _chunks(items, self._limits.batch):
+                pending.append(executor.submit(work, chunk))
+                if len(pending) > 2 * self._workers:
+                    yield from pending.popleft().result()
+            while pending:
+                yield from pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+            for slot in slots:
+                slot.stop()
+            executor.shutdown()
+
+
+def _chunks(items: Iterable[S], size: int) -> Iterator[list[S]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, max(1, size))):
+        yield chunk
+
+
+def _record(slot: _Slot, programs: list[Program], verify: bool) -> list[Outcome]:
+    jobs = [["trace", program.source, program.entry, program.arguments] for program in programs]
+    payloads = slot.run(jobs, hash_seed=0)
+    found = [_trace(program, payload) for program, payload in zip(programs, payloads, strict=True)]
+    if verify:
+        again = [index for index, trace in enumerate(found) if isinstance(trace, Trace)]
+        gates = slot.run([["gate", *jobs[index][1:]] for index in again], hash_seed=1)
+        for index, gate in zip(again, gates, strict=True):
+            found[index] = _compare(found[index], payloads[index], gate)
+    return [
+        Outcome(program.id, None, *trace) if isinstance(trace, Dropped) else Outcome(program.id, trace)
+        for program, trace in zip(programs, found, strict=True)
+    ]
+
+
+def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
+    """Read what a worker sent, which may be anything."""
+    if isinstance(payload, Dropped):
+        return payload
+    try:
+        content = json.loads(payload[1:])
+        if payload[:1] == worker.DROPPED:
+            reason, detail = content
+            return Dropped(str(reason)[:80], str(detail)[:400])
+        python, functions, events = content
+        trace = Trace(
+            program.id, program.source, program.entry, program.arguments, python, functions,
+            [Event(*event) for event in events],
+        )  # fmt: skip
+    except (ValueError, TypeError, RecursionError):
+        return _FORGED
+    broken = check(trace)
+    return trace if broken is None else Dropped("broken trace", broken)
+
+
+def _compare(trace: Trace | Dropped, payload: bytes | Dropped, gate: bytes | Dropped) -> Trace | Dropped:
+    """Keep a trace only if a second traced run sent the same bytes and an untraced run had the same result."""
+    if isinstance(gate, Dropped) or isinstance(trace, Dropped):
+        return gate if isinstance(gate, Dropped) else trace
+    untraced, _, traced = gate.partition(b"\0")
+    if traced != payload:
+        return Dropped("nondeterministic", "a second run, under another hash seed, has another trace")
+    root = trace.events[-1].value
+    results = (
+        [root] if root is not None else [e.value for e in trace.events if e.kind == EXCEPTION and not e.depth]
+    )
+    if untraced.decode(errors="replace") not in results:
+        return Dropped("nondeterministic", "the result without a tracer is another")
+    return trace
+
+
+def _evaluate(slot: _Slot, jobs: list[Evaluation]) -> list[EvaluationOutcome]:
+    flat = [["evaluate", job.source, expression] for job in jobs for expression in job.expressions]
+    payloads = iter(slot.run(flat, hash_seed=0))
+    outcomes = []
+    for job in jobs:
+        values: list[str | None] = []
+        errors: list[str | None] = []
+        for payload in islice(payloads, len(job.expressions)):
+            value, error = _value(payload)
+            values.append(value)
+            errors.append(error)
+        outcomes.append(EvaluationOutcome(job.id, values, errors))
+    return outcomes
+
+
+def _value(payload: bytes | Dropped) -> tuple[str | None, str | None]:
+    if isinstance(payload, Dropped):
+        return None, f"{payload.reason}: {payload.detail}"
+    text = payload[1:].decode(errors="replace")
+    return (text, None) if payload[:1] == worker.TEXT else (None, text)

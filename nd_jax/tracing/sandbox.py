@@ -1,0 +1,259 @@
+"""What a recorded program may not do: the walls around a worker process.
+
+Portable (any Unix): resource limits on CPU time, memory, file size, open files and processes; an own session;
+no terminal and no output; an empty environment; an own empty folder.
+
+Linux adds, each where the kernel offers it and without needing privileges:
+
+- **seccomp** (x86-64, arm64): no network, no new process, no other program, no signal to others, no change of
+  modes, owners, priorities or other processes' limits. Threads are allowed.
+- **landlock**: files are readable in the standard library and the system's shared libraries, writable in the own
+  folder, and nowhere else.
+- **uid**: a worker started by root runs as an unprivileged user of its own, if that user can read the standard
+  library (or nothing else would limit files); else as root without any capability.
+
+`Sandbox.enforced` says which of them hold. This keeps honest mistakes and ordinary malice in; it is no proof
+against an exploit of the kernel.
+"""
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+# System calls that fail with "operation not permitted": (x86-64, arm64), None where there is no such call.
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    # the network, and the ring that can open sockets past this filter
+    "socket": (41, 198), "io_uring_setup": (425, 425),
+    # other processes: making, becoming, signalling, inspecting, slowing, leaving the session
+    "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281), "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "pidfd_open": (434, 434),
+    "pidfd_send_signal": (424, 424), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "setsid": (112, 157), "setpgid": (109, 154), "setpriority": (141, 140),
+    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274), "ioprio_set": (251, 30),
+    # what landlock does not cover: modes, owners, times, attributes
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16), "removexattrat": (466, 466),
+    # what outlives a process, and the kernel's wider surface
+    "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "mount": (165, 40),
+    "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97), "setns": (308, 268),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "keyctl": (250, 219), "add_key": (248, 217),
+    "request_key": (249, 218), "userfaultfd": (323, 282),
+}  # fmt: skip
+_KILL, _TGKILL, _PRLIMIT, _CLONE, _CLONE3 = (62, 129), (234, 131), (302, 261), (56, 220), 435
+_CLONE_THREAD = 0x10000
+_ALLOW, _EPERM, _ENOSYS, _KILL_PROCESS = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
+
+
+class Limits(NamedTuple):
+    """What one worker process may use."""
+
+    cpu_s: int
+    memory_mb: int
+    file_mb: int
+    open_files: int
+    processes: int
+
+
+def _filter(machine: str, pid: int) -> bytes:
+    """Write the seccomp program: a list of (code, jump if true, jump if false, operand)."""
+    load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    column = 0 if machine == "x86_64" else 1
+    number, architecture, first_argument = 0, 4, 16
+    steps = [(load, 0, 0, architecture), (equal, 1, 0, _AUDIT_ARCH[machine]), (give, 0, 0, _KILL_PROCESS),
+             (load, 0, 0, number)]  # fmt: skip
+    if machine == "x86_64":  # the x32 numbers, another door to the same calls
+        steps += [(at_least, 0, 1, 0x40000000), (give, 0, 0, _EPERM)]
+    for numbers in _DENIED.values():
+        denied = numbers[column]
+        if denied is not None:
+            steps += [(equal, 0, 1, denied), (give, 0, 0, _EPERM)]
+    steps += [
+        (equal, 0, 1, _CLONE3),
+        (give, 0, 0, _ENOSYS),
+    ]  # its flags are out of sight; libc then uses clone
+    for call, test, operand in (
+        (_KILL[column], equal, pid), (_TGKILL[column], equal, pid), (_PRLIMIT[column], equal, 0),
+        (_CLONE[column], any_bit, _CLONE_THREAD),
+    ):  # fmt: skip
+        steps += [(equal, 0, 4, call), (load, 0, 0, first_argument), (test, 0, 1, operand), (give, 0, 0, _ALLOW),
+                  (give, 0, 0, _EPERM)]  # fmt: skip
+    steps.append((give, 0, 0, _ALLOW))
+    return b"".join(struct.pack("HBBI", *step) for step in steps)
+
+
+def _prctl(option: int, argument: int) -> bool:
+    return _libc is not None and _libc.prctl(option, argument, 0, 0, 0) == 0
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what its dead children leave running (Linux)."""
+    _prctl(_PR_SET_SUBREAPER, 1)
+
+
+class _Landlock:
+    """A set of file rules, made once in the zygote and entered by each child."""
+
+    def __init__(self, folder: str) -> None:
+        self.descriptor = -1
+        version = _libc.syscall(444, None, 0, 1) if _libc is not None else -1
+        if version < 1:
+            return
+        bits = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
+        handled = (1 << bits) - 1
+        network, scope = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
+        attributes = struct.pack("QQQ", handled, network, scope)[
+            : 8 if version < 4 else 16 if version < 6 else 24
+        ]
+        assert _libc is not None
+        self.descriptor = _libc.syscall(444, attributes, len(attributes), 0)
+        read_file, read = 1 << 2, 1 << 2 | 1 << 3
+        for path in _readable():
+            self._allow(path, read if os.path.isdir(path) else read_file)
+        self._allow("/dev/null", read_file | 1 << 1)
+        self._allow(folder, handled & ~1)  # all but execution
+
+    def _allow(self, path: str, access: int) -> None:
+        if not os.path.exists(path) or self.descriptor < 0:
+            return
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        assert _libc is not None
+        if _libc.syscall(445, self.descriptor, 1, struct.pack("=Qi", access, beneath), 0) != 0:
+            raise OSError(ctypes.get_errno(), f"landlock refuses {path}")
+        os.close(beneath)
+
+    def enter(self) -> bool:
+        return self.descriptor >= 0 and _libc is not None and _libc.syscall(446, self.descriptor, 0) == 0
+
+
+def _readable() -> Iterable[str]:
+    yield os.path.dirname(os.__file__)
+    for module in ("_socket", "_struct", "math"):  # where compiled modules lie, if elsewhere
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file:
+            yield os.path.dirname(file)
+    yield from ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/dev/urandom")
+
+
+class Sandbox:
+    """The walls around the children of one zygote.
+
+    Attributes:
+      folder: where the children's own folders are made; must exist.
+      uid: the user that children run as, None to stay who the zygote is.
+      enforced: names of the walls that hold, found out by a child that enters them.
+    """
+
+    def __init__(self, folder: str, limits: Limits) -> None:
+        self.folder = folder
+        self.limits = limits
+        self._landlock = _Landlock(folder)
+        self.uid: int | None = None
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            uid = 61184 + os.getpid() % 4336  # systemd's range for users that exist while a service runs
+            if self._landlock.descriptor < 0 or _can_read(uid, os.__file__):
+                self.uid = uid
+        if self.uid is not None:
+            os.chmod(folder, 0o711)
+        self.enforced = self._probe()
+
+    def new_folder(self, name: str) -> str:
+        """Make the empty folder that a child starts in."""
+        path = os.path.join(self.folder, name)
+        os.mkdir(path, 0o700)
+        if self.uid is not None:
+            os.chown(path, self.uid, self.uid)
+        return path
+
+    def enter(self, path: str) -> list[str]:
+        """Put up the walls around this process for good; gives the names of those that stand."""
+        limits, walls = self.limits, ["rlimits"]
+        os.setsid()
+        os.chdir(path)
+        mib = 1 << 20
+        for kind, value in (
+            (resource.RLIMIT_AS, limits.memory_mb * mib), (resource.RLIMIT_FSIZE, limits.file_mb * mib),
+            (resource.RLIMIT_NOFILE, limits.open_files), (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_NPROC, limits.processes),
+        ):  # fmt: skip
+            hard = resource.getrlimit(kind)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (value, value))
+        if _prctl(_PR_SET_NO_NEW_PRIVS, 1) and self._landlock.enter():
+            walls.append("landlock")
+        if self.uid is not None:
+            os.setgroups([])
+            os.setresgid(self.uid, self.uid, self.uid)
+            os.setresuid(self.uid, self.uid, self.uid)
+            walls.append("uid")
+        elif _libc is not None and os.geteuid() == 0:
+            header = struct.pack("Ii", 0x20080522, 0)
+            if _libc.capset(header, bytes(24)) == 0:
+                walls.append("no capabilities")
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which clears it
+        machine = platform.machine()
+        if _libc is not None and machine in _AUDIT_ARCH:
+            program = _filter(machine, os.getpid())
+            buffer = ctypes.create_string_buffer(program, len(program))
+            header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
+            if _libc.prctl(_PR_SET_SECCOMP, 2, ctypes.c_char_p(header), 0, 0) == 0:
+                walls.append("seccomp")
+        return walls
+
+    def _probe(self) -> list[str]:
+        path = self.new_folder("probe")
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.write(writer, " ".join(wall.replace(" ", "_") for wall in self.enter(path)).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        os.waitpid(pid, 0)
+        walls = os.read(reader, 4096).decode().split()
+        os.close(reader)
+        os.rmdir(path)
+        return [wall.replace("_", " ") for wall in walls]
+
+
+def _can_read(uid: int, path: str) -> bool:
+    """Tell whether a user can read a file: try it, as that user, in a child."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            os.close(os.open(path, os.O_RDONLY))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder and what a program left in it, following no link."""
+    try:
+        os.rmdir(path)
+    except OSError:
+        for base, folders, files in os.walk(path, topdown=False):
+            for name in files:
+                os.unlink(os.path.join(base, name))
+            for name in folders:
+                child = os.path.join(base, name)
+                (os.unlink if os.path.islink(child) else os.rmdir)(child)
+        os.rmdir(path)

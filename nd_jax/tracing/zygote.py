@@ -1,0 +1,227 @@
+"""The parent's end of a zygote: start it, give it jobs, keep the wall clock, say why a job has no result."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nd_jax.errors import UserError
+from nd_jax.tracing import worker
+from nd_jax.tracing.recorder import Dropped, TraceLimits
+
+_ROOT = str(Path(__file__).parents[2])
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from nd_jax.tracing.worker import main; main()"  # what it executes
+
+
+@dataclass(frozen=True)
+class WorkerLimits:
+    """What a program may use while it is recorded or evaluated; who passes a limit is dropped with its reason."""
+
+    trace: TraceLimits = field(default_factory=TraceLimits)
+    """Events and frames of one trace."""
+    trace_bytes: int = 4_000_000
+    """Most bytes of JSON of one trace."""
+    cpu_s: int = 2
+    """Most seconds of processor time."""
+    wall_s: float = 10.0
+    """Most seconds on the clock, for what waits instead of computing."""
+    memory_mb: int = 1_024
+    """Most MiB of address space."""
+    file_mb: int = 1
+    """Most MiB of one file that it writes in its own folder."""
+    open_files: int = 32
+    """Most files open at once."""
+    processes: int = 64
+    """Most threads at once (and processes, where the kernel lets it start any)."""
+    batch: int = 50
+    """Programs that one forked process runs, as long as each leaves the interpreter as it found it."""
+    python: str = ""
+    """Interpreter that runs the programs; empty for the one that runs this."""
+
+
+class Interrupted(Exception):
+    """The zygote has gone: it was closed, or it was killed from outside."""
+
+
+class Zygote:
+    """One zygote process. Not for several threads at once.
+
+    Attributes:
+      python: version of its interpreter.
+      enforced: the walls that hold around its children, see `nd_jax.tracing.sandbox`.
+    """
+
+    def __init__(self, limits: WorkerLimits, hash_seed: int) -> None:
+        self._limits = limits
+        self._folder = tempfile.mkdtemp(prefix="nd-worker-")
+        self._control, theirs = socket.socketpair()
+        python = limits.python or sys.executable
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [python, "-S", "-s", "-P", "-B", "-X", "utf8", "-W", "ignore", "-c", _START, _ROOT],
+                    stdin=theirs, stdout=subprocess.DEVNULL, cwd="/", start_new_session=True,
+                    env={"PYTHONHASHSEED": str(hash_seed), "LC_ALL": "C.UTF-8"},
+                )  # fmt: skip
+        except OSError as error:
+            self._remove_folder()
+            raise UserError(f"cannot start the interpreter {python}: {error.strerror}") from None
+        process = {
+            name: getattr(limits, name)
+            for name in ("cpu_s", "memory_mb", "file_mb", "open_files", "processes")
+        }
+        config = {"folder": self._folder, "root": _ROOT, "bytes": limits.trace_bytes, "process": process,
+                  "trace": asdict(limits.trace)}  # fmt: skip
+        worker.write_message(self._control, json.dumps(config).encode())
+        hello = worker.read_message(self._control)
+        if hello is None:
+            status = self._process.wait()
+            self.close()
+            raise UserError(f"the recording process of {python} ended at its start (status {status})")
+        self.python: str = json.loads(hello)["python"]
+        self.enforced: list[str] = json.loads(hello)["enforced"]
+
+    def close(self) -> None:
+        """End the process, whatever it runs, and wait for it; a thread in `run` gets `Interrupted`."""
+        self._process.kill()  # its children die with it; what it would have removed, we do
+        self._process.wait()
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def run(self, jobs: Sequence[list[Any]]) -> list[bytes | Dropped]:
+        """Run jobs; for each its payload, or the reason why its process gave none.
+
+        A process that dies costs the job it was at, and no other: that one is run again alone, to learn its own
+        reason; those after it go to a new process.
+        """
+        results: list[bytes | Dropped] = []
+        while len(results) < len(jobs):
+            rest = jobs[len(results) :]
+            payloads, ending = self._run_process(rest)
+            results += payloads
+            if len(payloads) < len(rest) and ending is not None:
+                if len(rest) > 1:
+                    (only,), ending = self._run_alone(rest[len(payloads)])
+                    results.append(only)
+                else:
+                    results.append(ending)
+        return results
+
+    def _run_alone(self, job: list[Any]) -> tuple[list[bytes | Dropped], None]:
+        payloads, ending = self._run_process([job])
+        if payloads:
+            return [payloads[0]], None
+        return [ending or Dropped("killed", "it ended before its result")], None
+
+    def _run_process(self, jobs: Sequence[list[Any]]) -> tuple[list[bytes], Dropped | None]:
+        """Run jobs in one child: the payloads it gave, and why it gave no more (None: it only asked for a new one)."""
+        try:
+            worker.write_message(self._control, json.dumps(jobs).encode())
+            header, descriptors, _, _ = socket.recv_fds(self._control, worker.START.size, 1)
+            if not descriptors:
+                raise Interrupted
+            pid, secret = worker.START.unpack(header)
+            try:
+                frames = _Frames(descriptors[0], secret, len(jobs), self._limits.trace_bytes + 65_536)
+                ending = self._follow(pid, frames)
+            finally:
+                os.close(descriptors[0])
+        except OSError:
+            raise Interrupted from None
+        return frames.payloads, ending
+
+    def _follow(self, pid: int, frames: "_Frames") -> Dropped | None:
+        poll = select.poll()
+        poll.register(frames.descriptor, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        killed_for: Dropped | None = None
+        deadline = time.monotonic() + self._limits.wall_s
+        while True:
+            left = None if killed_for else max(0.0, deadline - time.monotonic()) * 1000
+            ready = [descriptor for descriptor, _ in poll.poll(left)]
+            if frames.descriptor in ready:
+                done = len(frames.payloads)
+                if not frames.read():
+                    poll.unregister(frames.descriptor)
+                if len(frames.payloads) > done:
+                    deadline = time.monotonic() + self._limits.wall_s
+            if self._control.fileno() in ready:
+                ended = worker.read_message(self._control)
+                if ended is None:
+                    raise Interrupted
+                while frames.read():
+                    pass
+                return killed_for or self._reason(*worker.END.unpack(ended), frames)
+            if not killed_for and (frames.forged or not ready):
+                killed_for = (
+                    Dropped("forged result", "it wrote to the recorder's pipe")
+                    if frames.forged
+                    else Dropped("timeout", f"more than {self._limits.wall_s:g} s")
+                )
+                os.kill(
+                    pid, signal.SIGKILL
+                )  # not reaped before its end is reported here: still the same process
+
+    def _reason(self, status: int, cpu_s: float, frames: "_Frames") -> Dropped | None:
+        if frames.forged:
+            return Dropped("forged result", "it wrote to the recorder's pipe")
+        if os.WIFEXITED(status):
+            code = os.WEXITSTATUS(status)
+            if code == worker.TAINTED and frames.payloads:
+                return None
+            return Dropped("exit", f"it ended its process with status {code}")
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
+        if number == signal.SIGXCPU or (number == signal.SIGKILL and cpu_s > self._limits.cpu_s):
+            return Dropped("cpu", f"more than {self._limits.cpu_s} s")
+        if number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL):
+            return Dropped("crashed", name)
+        return Dropped("killed", name)
+
+
+class _Frames:
+    """Reads what a child writes: in order, with its secret, within the size, or it is forged."""
+
+    def __init__(self, descriptor: int, secret: bytes, count: int, max_bytes: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.payloads: list[bytes] = []
+        self.forged = False
+        self._secret, self._count, self._max_bytes = secret, count, max_bytes
+        self._buffer = bytearray()
+
+    def read(self) -> bool:
+        """Take what is there; False when no more will come (now or at all)."""
+        try:
+            data = os.read(self.descriptor, 1 << 18)
+        except BlockingIOError:
+            return False
+        if self.forged:
+            return bool(data)
+        self._buffer += data
+        header = worker.FRAME
+        while len(self._buffer) >= header.size:
+            secret, index, size = header.unpack_from(self._buffer)
+            if (
+                secret != self._secret or index != len(self.payloads) or index >= self._count
+                or size > self._max_bytes
+            ):  # fmt: skip
+                self.forged = True
+                break
+            if len(self._buffer) < header.size + size:
+                break
+            self.payloads.append(bytes(self._buffer[header.size : header.size + size]))
+            del self._buffer[: header.size + size]
+        return bool(data)
