@@ -3,18 +3,7 @@
 import sys
 import types
 from builtins import (  # noqa: UP029  # bound here: the program may replace them
-    BaseException,
-    MemoryError,
-    all,
-    dict,
-    enumerate,
-    id,
-    len,
-    list,
-    map,
-    str,
-    tuple,
-    type,
+    BaseException, MemoryError, all, dict, enumerate, id, int, len, list, map, repr, str, tuple, type,
 )  # fmt: skip
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_OPTIMIZED
@@ -23,13 +12,14 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from nd_jax.tracing.schema import CALL, EXCEPTION, LINE, RESUME, RETURN, UNWIND, YIELD
-from nd_jax.tracing.values import ATOMS, FAST, flat_sequence, is_cut, render, render_exception
+from nd_jax.tracing.values import ATOMS, BIG, FAST, flat_sequence, is_cut, render, render_exception
 
 FILE = "".join(("<program", ">"))  # an object of its own: the program's frames are told by its identity
 _RETURNS = frozenset(opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in opmap)
 _YIELDS = frozenset(opmap[name] for name in ("YIELD_VALUE", "SEND", "RESUME"))
 _LOCALS_ARE_VIEWS = sys.version_info >= (3, 13)  # PEP 667: each look-up searches; a copy is faster
 _SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+_LEAST = -BIG
 _NOTHING: Any = object()
 _CLASS_NAMES = frozenset(  # what the interpreter itself binds in a class body
     ("__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__classdict__", "__class__",
@@ -153,6 +143,8 @@ class _Frame:
                 shown = _class_locals(frame.f_locals)
             else:
                 shown = self.show(frame.f_locals)
+                if not events:
+                    self.check_arguments(frame.f_locals, shown)
             events.append((kind, frame.f_lineno, self.fid, self.depth, shown, value))
             if len(events) > run.limits.events:
                 run.fail("too many events", f"more than {run.limits.events}")
@@ -193,6 +185,12 @@ class _Frame:
             return kind, None
         return None, None  # "opcode", which only a program could have asked for
 
+    def check_arguments(self, found: Any, shown: dict[str, str]) -> None:
+        """Refuse a call whose arguments are not shown in full: its inverse could not be learnt."""
+        for name, text in shown.items():
+            if "<" in text and is_cut(found[name]):
+                self.run.fail("argument cut", f"{name}={text}")
+
     def enter(self) -> None:
         """Open the frame."""
         run = self.run
@@ -224,7 +222,15 @@ class _Frame:
                 shown[name] = texts[index]
                 continue
             kind = type(item)
-            if kind is list:
+            if kind is str:
+                text = (
+                    repr(item) if len(item) < 50 else render(item)
+                )  # no escape is longer than ten characters
+                same[index], before[index] = item, None
+            elif kind is int:
+                text = repr(item) if _LEAST < item < BIG else render(item)
+                same[index], before[index] = item, None
+            elif kind is list:
                 parts = before[index]
                 if parts is not None and len(parts) == len(item) and all(map(is_, parts, item)):
                     shown[name] = texts[index]
@@ -237,8 +243,6 @@ class _Frame:
                 show = FAST.get(id(kind))
                 text = render(item) if show is None else show(item)
                 same[index], before[index] = item if id(kind) in ATOMS else _NOTHING, None
-            if not self.run.events and "<" in text and is_cut(item):
-                self.run.fail("argument cut", f"{name}={text}")
             shown[name] = texts[index] = text
         return shown
 
