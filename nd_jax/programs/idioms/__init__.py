@@ -1,0 +1,1 @@
+"""What synthetic programs are composed of: vocabulary, typed expressions, statements, loops, helper functions."""

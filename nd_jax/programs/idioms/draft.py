@@ -1,0 +1,238 @@
+"""A module being written: its functions, which variables they have, and which of them nobody has read yet."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from nd_jax.programs.idioms import inputs
+from nd_jax.programs.idioms.values import (
+    ATOM,
+    BOOL,
+    CHAR,
+    DICT,
+    INT,
+    INTS,
+    STR,
+    TUPLE,
+    WORDS,
+    Dice,
+    Value,
+    hull,
+)
+from nd_jax.programs.idioms.words import LOCALS, PARAMETERS
+
+_TOKENS = re.compile(r"f'[^']*'|'[^']*'|\.\w+|[A-Za-z_]\w*")
+_HOLES = re.compile(r"\{(\w+)")
+_EMPTY = {INT: "0", CHAR: "''", STR: "''", INTS: "[]", WORDS: "[]", DICT: "{}", BOOL: "False", TUPLE: "None"}
+_INDENT = "    "
+
+
+@dataclass
+class Module:
+    """What the functions of one program share.
+
+    Attributes:
+      dice: every choice is made with it.
+      max_parameters: how many inputs the entry function may have.
+      functions: finished functions, a helper before its caller.
+      names: names of functions taken.
+      helpers_left: how many helper functions may still be made.
+      helper_rate: probability that a conversion becomes a call of a helper function.
+      make_helper: writes a helper function and gives the call of it: (caller, argument, result type) -> call.
+    """
+
+    dice: Dice
+    max_parameters: int
+    helpers_left: int
+    helper_rate: float
+    make_helper: Callable[["Draft", Value, str], Value]
+    functions: list["Draft"] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+
+class Draft:
+    """One function being written.
+
+    Parameters come into being when something wants an input, so none is unused. A variable is ``unread`` from the
+    moment it gets a value until some text mentions it; whoever finishes the function reads what is left.
+    """
+
+    def __init__(self, module: Module, first: Value | None = None) -> None:
+        """Start a function; a helper gets its first parameter's bounds from what it is called with."""
+        self.module = module
+        self.dice = module.dice
+        self.name = ""
+        self.is_helper = first is not None
+        self.lines: list[str] = []
+        self.indent = _INDENT
+        self.loops = 0
+        self.parameters: list[Value] = []
+        self.scope: dict[str, Value] = {}
+        self.unread: dict[str, None] = {}
+        self.returns: list[tuple[int, Value]] = []
+        self.result: Value | None = None
+        if first is not None:
+            self._enter(first)
+
+    # Names and variables
+
+    def spare(self, names: tuple[str, ...]) -> str:
+        """Choose a name that this function does not use, early ones more often."""
+        free = [name for name in names if name not in self.scope and name not in self.module.names]
+        if free:
+            return free[min(self.dice.between(0, len(free) - 1), self.dice.between(0, len(free) - 1))]
+        number = 2
+        while f"{names[0]}{number}" in self.scope:
+            number += 1
+        return f"{names[0]}{number}"
+
+    def bind(self, name: str, value: Value) -> Value:
+        """Note that a variable now holds a value that nobody has read."""
+        variable = value._replace(text=name, rank=ATOM)
+        self.scope[name] = variable
+        self.unread[name] = None
+        return variable
+
+    def read(self, text: str) -> None:
+        """Note which variables a piece of text mentions."""
+        for token in _TOKENS.findall(text):
+            if token.startswith("f'"):
+                for name in _HOLES.findall(token):
+                    self.unread.pop(name, None)
+            elif token[0] not in "'.":
+                self.unread.pop(token, None)
+
+    def variables(self, *types: str) -> list[Value]:
+        """List the variables of these types."""
+        return [value for value in self.scope.values() if value.type in types]
+
+    def waiting(self) -> list[Value]:
+        """List the variables that nobody has read, oldest first."""
+        return [self.scope[name] for name in self.unread]
+
+    def _enter(self, bounds: Value) -> Value:
+        names = PARAMETERS[bounds.type]
+        if bounds.type == INTS and bounds.hi <= 2:
+            names = ("pair", *names)
+        parameter = self.bind(self.spare(names), bounds)
+        self.parameters.append(parameter)
+        return parameter
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the function may have one more parameter."""
+        return len(self.parameters) < (2 if self.is_helper else self.module.max_parameters)
+
+    def want(self, kind: str, flavour: str = "") -> Value | None:
+        """Find a variable of a type: an unread one, else a new parameter, else any; None if there can be none."""
+        found = [v for v in self.variables(kind) if not flavour or v.flavour == flavour]
+        unread = [value for value in found if value.text in self.unread]
+        if unread:
+            return unread[-1]
+        if self.may_ask and (not found or self.dice.chance(0.4)):
+            return self._enter(inputs.parameter(self.dice, kind, flavour))
+        return self.dice.pick(found) if found else None
+
+    def widen(self, value: Value, lo: int, hi: int) -> bool:
+        """Give an input that nothing has read yet other bounds; False where it is none."""
+        if self.is_helper or value not in self.parameters or value.text not in self.unread:
+            return False
+        wider = value._replace(lo=lo, hi=hi)
+        self.parameters[self.parameters.index(value)] = self.scope[value.text] = wider
+        return True
+
+    def number(self, lo: int, hi: int, beside: str = "") -> Value:
+        """Choose a small integer between bounds: mostly a literal, else another variable or a new parameter."""
+        if self.dice.chance(0.25):
+            fitting = [v for v in self.variables(INT) if lo <= v.lo and v.hi <= hi and v.text not in beside]
+            if fitting:
+                return self.dice.pick(fitting)
+            if hi > lo and self.may_ask and self.dice.chance(0.6):
+                return self._enter(Value("", INT, lo, hi))
+        drawn = self.dice.between(lo, hi)
+        return Value(str(drawn), INT, drawn, drawn)
+
+    def arguments(self, first: Value, callee: "Draft") -> str:
+        """Write the arguments of a call of a helper, variables where some fit; the caller's line reads them."""
+        texts = [first.text]
+        for parameter in callee.parameters[1:]:
+            fitting = [
+                v
+                for v in self.variables(parameter.type)
+                if parameter.type == INT
+                and parameter.lo <= v.lo
+                and v.hi <= parameter.hi
+                and v.text != first.text
+            ]
+            if fitting and self.dice.chance(0.4):
+                texts.append(self.dice.pick(fitting).text)
+            elif parameter.type == INT and not self.is_helper and self.may_ask and self.dice.chance(0.3):
+                texts.append(self._enter(parameter).text)
+            else:
+                texts.append(inputs.literal(self.dice, parameter))
+        return ", ".join(texts)
+
+    # Lines
+
+    def line(self, text: str) -> None:
+        """Write a statement that reads everything it mentions."""
+        self.read(text)
+        self.lines.append(self.indent + text)
+
+    def put(self, name: str, value: Value) -> Value:
+        """Write an assignment."""
+        self.line(f"{name} = {value.text}")
+        return self.bind(name, value)
+
+    def let(self, value: Value, names: dict[str, tuple[str, ...]] | None = None) -> Value:
+        """Write an assignment to a new name that suits the value's type."""
+        return self.put(self.spare((names or LOCALS)[value.type]), value)
+
+    def change(self, variable: Value, text: str, after: Value) -> Value:
+        """Write a statement that changes a variable in place: it is unread afterwards."""
+        self.line(text)
+        return self.bind(variable.text, after)
+
+    @contextmanager
+    def block(self, header: str = "") -> Iterator[None]:
+        """Write a header, and what follows one level deeper; without a header the caller writes it later."""
+        if header:
+            self.line(header)
+        self.indent += _INDENT
+        yield
+        self.indent = self.indent[: -len(_INDENT)]
+
+    def reserve(self) -> int:
+        """Leave a line open for a header that depends on what its block turns out to read."""
+        self.lines.append(self.indent)
+        return len(self.lines) - 1
+
+    def give(self, value: Value) -> None:
+        """Write ``return``, and widen what is known of the function's result."""
+        bare = value.type == TUPLE and value.text.startswith("(")
+        self.line(f"return {value.text[1:-1] if bare else value.text}")
+        self.result = value if self.result is None else hull(self.result, value)
+
+    def give_early(self, value: Value) -> None:
+        """Write a ``return`` of the value, or of an empty one where the result turns out to have another type."""
+        self.returns.append((len(self.lines), value))
+        self.lines.append(self.indent)
+
+    def finish(self, name: str) -> None:
+        """Name the function and write what was left open."""
+        self.name = name
+        assert self.result is not None, "a function ends with a return"
+        kind = self.result.type
+        for index, value in self.returns:
+            early = value if value.type == kind else Value(_EMPTY[kind], kind)
+            self.lines[index] += f"return {early.text}"
+            self.result = hull(self.result, early)
+        self.module.names.add(name)
+        self.module.functions.append(self)
+
+    @property
+    def text(self) -> str:
+        """The function's source."""
+        header = f"def {self.name}({', '.join(parameter.text for parameter in self.parameters)}):"
+        return "\n".join([header, *self.lines]) + "\n"

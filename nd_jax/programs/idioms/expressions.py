@@ -1,0 +1,295 @@
+"""Expressions that make one value out of another, within bounds and without exceptions."""
+
+from nd_jax.programs.idioms.draft import Draft
+from nd_jax.programs.idioms.values import (
+    ATOM,
+    CHAR,
+    INT,
+    INTS,
+    LARGEST,
+    LONGEST,
+    LOOSE,
+    PRODUCT,
+    STR,
+    SUM,
+    WORDS,
+    Value,
+    Weighted,
+)  # fmt: skip
+from nd_jax.programs.idioms.words import ITEMS, LETTERS
+
+_ARITHMETIC = Weighted(
+    ("+", 4), ("-", 2.5), ("*", 3), ("square", 1), ("//", 1), ("%", 2), ("reverse", 0.7), ("abs", 0.5),
+    ("clamp", 1), ("two", 1), ("other", 2),
+)  # fmt: skip
+_ON_CHAR = Weighted(("upper", 2.5), ("swapcase", 0.7), ("*", 1.5), ("+", 2), ("ifelse", 0.7), ("same", 1.5))
+_ON_STR = Weighted(
+    ("upper", 3), ("lower", 2), ("case", 1), ("reverse", 2.5), ("slice", 4), ("even", 0.7), ("replace", 3.5),
+    ("strip", 1.5), ("+", 2), ("ends", 1.2), ("rotate", 0.8), ("*", 0.7), ("pad", 1), ("join", 0.8), ("cut", 3),
+    ("affix", 0.6),
+)  # fmt: skip
+_ON_LIST = Weighted(
+    ("sorted", 2),
+    ("reverse", 1.5),
+    ("slice", 2.5),
+    ("+", 1.5),
+    ("unique", 0.6),
+    ("each", 1.6),
+    ("select", 1.3),
+)
+
+
+def number(text: str, lo: int, hi: int, rank: int = ATOM) -> Value:
+    """An integer expression."""
+    return Value(text, INT, lo, hi, rank=rank)
+
+
+def from_int(d: Draft, v: Value) -> Value:
+    """Arithmetic on an integer that stays small."""
+    x, lo, hi = v.grouped, v.lo, v.hi
+    most = max(abs(lo), abs(hi))
+    match d.dice.draw(_ARITHMETIC):
+        case "+":
+            c = d.number(1, 5, v.text)
+            return number(f"{v.term} + {c.text}", lo + c.lo, hi + c.hi, rank=SUM)
+        case "-":
+            c = d.number(1, 4, v.text)
+            return number(f"{v.term} - {c.text}", lo - c.hi, hi - c.lo, rank=SUM)
+        case "*" if most <= 20:
+            c = d.number(2, 4, v.text)
+            return number(
+                f"{x} * {c.text}", min(lo * c.hi, lo * c.lo), max(hi * c.hi, hi * c.lo), rank=PRODUCT
+            )
+        case "square" if most <= 8:
+            return number(
+                f"{x} * {x}", 0 if lo <= 0 <= hi else min(lo * lo, hi * hi), most * most, rank=LOOSE
+            )
+        case "//" if hi >= 4:
+            c = d.dice.pick((2, 2, 2, 3))
+            return number(f"{x} // {c}", lo // c, hi // c, rank=PRODUCT)
+        case "%" if hi >= 4:
+            c = d.dice.pick((2, 3, 3, 4, 5))
+            return number(f"{x} % {c}", 0, c - 1, rank=PRODUCT)
+        case "reverse":
+            c = d.dice.pick((hi + 1, hi, 10))
+            return number(f"{c} - {x}", c - hi, c - lo, rank=SUM)
+        case "abs" if lo < 4:
+            c = d.dice.between(max(2, lo + 1), max(3, (lo + hi) // 2))
+            return number(f"abs({x} - {c})", 0, max(abs(lo - c), abs(hi - c)))
+        case "clamp" if hi - lo > 2:
+            c = d.number(lo + 1, hi - 1, v.text)
+            if d.dice.chance(0.5):
+                return number(f"min({v.text}, {c.text})", min(lo, c.lo), min(hi, c.hi))
+            return number(f"max({v.text}, {c.text})", max(lo, c.lo), max(hi, c.hi))
+        case "two" if most <= 15:
+            c = d.dice.between(1, 4)
+            return number(f"{x} * 2 + {c}", 2 * lo + c, 2 * hi + c, rank=SUM)
+        case "other":
+            others = [o for o in d.variables(INT) if o.text != v.text and max(abs(o.lo), abs(o.hi)) < 20]
+            if others and most < 40:
+                return of_two(d, v, d.dice.pick(others))
+    c = d.dice.between(1, 3)
+    if hi + c > LARGEST:
+        return number(f"{x} % 10", 0, 9, rank=PRODUCT)
+    return number(f"{v.term} + {c}", lo + c, hi + c, rank=SUM)
+
+
+def of_two(d: Draft, one: Value, other: Value) -> Value:
+    """Arithmetic on two integers."""
+    a, b = one.grouped, other.grouped
+    match d.dice.pick("++-*<>"):
+        case "-":
+            return number(f"{one.term} - {b}", one.lo - other.hi, one.hi - other.lo, rank=SUM)
+        case "*" if max(abs(one.lo), abs(one.hi)) * max(abs(other.lo), abs(other.hi)) <= LARGEST:
+            corners = [x * y for x in (one.lo, one.hi) for y in (other.lo, other.hi)]
+            return number(f"{a} * {b}", min(corners), max(corners), rank=PRODUCT)
+        case "<":
+            return number(f"min({one.text}, {other.text})", min(one.lo, other.lo), min(one.hi, other.hi))
+        case ">":
+            return number(f"max({one.text}, {other.text})", max(one.lo, other.lo), max(one.hi, other.hi))
+    if one.hi + other.hi > LARGEST:
+        return number(f"max({one.text}, {other.text})", max(one.lo, other.lo), max(one.hi, other.hi))
+    return number(f"{one.term} + {other.term}", one.lo + other.lo, one.hi + other.hi, rank=SUM)
+
+
+def from_char(d: Draft, v: Value) -> Value:
+    """A short string out of one character."""
+    c = v.text
+    match d.dice.draw(_ON_CHAR):
+        case "upper":
+            return v._replace(text=f"{c}.upper()", flavour="upper")
+        case "swapcase":
+            return v._replace(text=f"{c}.{'swapcase' if v.flavour == 'mixed' else 'upper'}()", flavour="any")
+        case "*":
+            n = d.number(2, 3, v.text)
+            return Value(f"{v.grouped} * {n.text}", STR, n.lo, n.hi, flavour=v.flavour, rank=PRODUCT)
+        case "+":
+            mark = repr(d.dice.pick("-.*_!+#"))
+            text = f"{c} + {mark}" if d.dice.chance(0.6) else f"{mark} + {c}"
+            return Value(text, STR, 2, 2, flavour="any", rank=SUM)
+        case "ifelse":
+            a, b = d.dice.pick(LETTERS), d.dice.pick(LETTERS[:6] + "-_*")
+            return Value(f"{b!r} if {c} == {a!r} else {c}", CHAR, 1, 1, flavour="any", rank=LOOSE)
+    return v
+
+
+def from_str(d: Draft, v: Value) -> Value:
+    """Another string."""
+    s, lo, hi = v.grouped, v.lo, v.hi
+
+    def same(text: str, flavour: str = v.flavour) -> Value:
+        return Value(text, STR, lo, hi, flavour=flavour)
+
+    def shorter(text: str, cut: int) -> Value:
+        return Value(text, STR, max(0, lo - cut), max(0, hi - cut), flavour=v.flavour)
+
+    match d.dice.draw(_ON_STR):
+        case "upper" if v.flavour not in ("digits", "upper"):
+            return same(f"{s}.upper()", "upper")
+        case "lower" if v.flavour in ("mixed", "upper", "any"):
+            return same(f"{s}.lower()", "word")
+        case "case" if v.flavour not in ("digits",):
+            return same(f"{s}.{d.dice.pick(('capitalize', 'title', 'swapcase'))}()", "any")
+        case "reverse":
+            return same(f"{s}[::-1]")
+        case "slice" if lo >= 2:
+            if d.dice.chance(0.4):
+                c = d.number(1, 3, v.text)
+                at = c.text
+                return Value(f"{s}[:{at}]", STR, min(lo, c.lo), min(hi, c.hi), flavour=v.flavour)
+            return shorter(
+                *d.dice.pick(((f"{s}[1:]", 1), (f"{s}[:-1]", 1), (f"{s}[1:-1]", 2), (f"{s}[2:]", 2)))
+            )
+        case "even" if lo >= 3:
+            return Value(f"{s}[::2]", STR, (lo + 1) // 2, (hi + 1) // 2, flavour=v.flavour)
+        case "replace":
+            old = _letter(d, v)
+            new = d.dice.pick(("", "-", "*", *LETTERS[:6]))
+            return Value(f"{s}.replace({old!r}, {new!r})", STR, 0, hi, flavour="any")
+        case "strip":
+            if v.flavour == "padded":
+                return Value(
+                    f"{s}.{d.dice.pick(('strip', 'strip', 'lstrip', 'rstrip'))}()", STR, 1, hi, flavour="word"
+                )
+            return Value(
+                f"{s}.{d.dice.pick(('strip', 'lstrip', 'rstrip'))}({_letter(d, v)!r})",
+                STR,
+                0,
+                hi,
+                flavour=v.flavour,
+            )
+        case "+" if hi < LONGEST - 2:
+            mark = d.dice.pick(("!", "?", "-", "s", "ed", "_x", "a", "."))
+            text = f"{v.term} + {mark!r}" if d.dice.chance(0.7) else f"{mark!r} + {v.term}"
+            return Value(text, STR, lo + len(mark), hi + len(mark), flavour="any", rank=SUM)
+        case "ends" if lo >= 1 and hi < LONGEST - 1:
+            text = d.dice.pick((f"{s}[0] + {s}", f"{s} + {s}[0]", f"{s}[-1] + {s}", f"{s} + {s}[-1]"))
+            return Value(text, STR, lo + 1, hi + 1, flavour=v.flavour, rank=SUM)
+        case "rotate" if lo >= 2:
+            c = d.dice.pick((1, 1, 2))
+            return Value(f"{s}[{c}:] + {s}[:{c}]", STR, lo, hi, flavour=v.flavour, rank=SUM)
+        case "*" if hi <= 5:
+            return Value(f"{s} * 2", STR, 2 * lo, 2 * hi, flavour=v.flavour, rank=PRODUCT)
+        case "pad" if hi <= LONGEST - 2:
+            width = d.dice.between(hi, hi + 2)
+            method = d.dice.pick(("zfill({})", "ljust({}, '-')", "rjust({}, '*')", "center({}, '.')"))
+            return Value(f"{s}.{method.format(width)}", STR, width, width, flavour="any")
+        case "join" if hi <= LONGEST // 2:
+            return Value(
+                f"{d.dice.pick('-.:_')!r}.join({s})", STR, max(0, 2 * lo - 1), 2 * hi - 1, flavour="any"
+            )
+        case "cut" if len(v.flavour) == 1:
+            at = d.dice.pick((0, -1))
+            return Value(f"{s}.split({v.flavour!r})[{at}]", STR, 1, 2, flavour="word")
+        case "affix":
+            method, part = d.dice.pick((("removeprefix", "a"), ("removesuffix", "s"), ("removesuffix", "e")))
+            return Value(f"{s}.{method}({part!r})", STR, max(0, lo - 1), hi, flavour=v.flavour)
+    return same(f"{s}[::-1]")
+
+
+def from_ints(d: Draft, v: Value) -> Value:
+    """Another list of integers."""
+    xs, lo, hi = v.grouped, v.lo, v.hi
+    match d.dice.draw(_ON_LIST):
+        case "sorted":
+            return v._replace(
+                text=f"sorted({v.text}{', reverse=True' if d.dice.chance(0.3) else ''})", rank=ATOM
+            )
+        case "reverse":
+            return v._replace(text=f"{xs}[::-1]", rank=ATOM)
+        case "slice" if lo >= 1:
+            return _slice(d, v)
+        case "+" if hi < LONGEST // 2:
+            c = d.number(0, 9, v.text)
+            text = f"{v.term} + [{c.text}]" if d.dice.chance(0.7) else f"[{c.text}] + {v.term}"
+            return Value(text, INTS, lo + 1, hi + 1, min(v.item_lo, c.lo), max(v.item_hi, c.hi), rank=SUM)
+        case "unique":
+            return v._replace(text=f"sorted(set({v.text}))", lo=min(lo, 1), rank=ATOM)
+        case "each":
+            item = Value(d.spare(ITEMS[INT]), INT, v.item_lo, v.item_hi)
+            made = from_int(d, item)
+            return Value(f"[{made.text} for {item.text} in {v.text}]", INTS, lo, hi, made.lo, made.hi)
+        case "select" if v.item_hi - v.item_lo >= 3:
+            x = d.spare(ITEMS[INT])
+            c = d.number(v.item_lo + 1, v.item_hi - 1, v.text)
+            test = d.dice.pick((f"{x} > {c.text}", f"{x} < {c.text}", f"{x} % 2 == 0", f"{x} % 2 == 1"))
+            return v._replace(text=f"[{x} for {x} in {v.text} if {test}]", lo=0, rank=ATOM)
+    return v._replace(text=f"{xs}[::-1]", rank=ATOM)
+
+
+def from_words(d: Draft, v: Value) -> Value:
+    """Another list of strings."""
+    ws, lo, hi = v.grouped, v.lo, v.hi
+    match d.dice.draw(_ON_LIST):
+        case "sorted":
+            extra = d.dice.pick(("", "", ", reverse=True", ", key=len" if v.item_hi > 1 else ""))
+            return v._replace(text=f"sorted({v.text}{extra})", rank=ATOM)
+        case "slice" if lo >= 1:
+            return _slice(d, v)
+        case "+" if hi < LONGEST // 2:
+            mark = d.dice.pick((*LETTERS[:6], "-", "end"))
+            return v._replace(
+                text=f"{v.term} + [{mark!r}]",
+                lo=lo + 1,
+                hi=hi + 1,
+                item_hi=max(v.item_hi, len(mark)),
+                rank=SUM,
+            )
+        case "unique" if hi > 1:
+            return v._replace(text=f"sorted(set({v.text}))", lo=min(lo, 1), rank=ATOM)
+        case "each":
+            item = Value(d.spare(ITEMS[STR]), STR, v.item_lo, v.item_hi, flavour=v.flavour)
+            made = from_str(d, item)
+            return Value(
+                f"[{made.text} for {item.text} in {v.text}]",
+                WORDS,
+                lo,
+                hi,
+                made.lo,
+                made.hi,
+                flavour=made.flavour,
+            )
+        case "select":
+            w = d.spare(ITEMS[STR])
+            letter = d.dice.pick(LETTERS[:6])
+            test = f"len({w}) > {(v.item_lo + v.item_hi) // 2}" if v.item_hi > 1 else f"{w} != {letter!r}"
+            if d.dice.chance(0.4):
+                test = f"{letter!r} in {w}" if d.dice.chance(0.5) else f"{letter!r} not in {w}"
+            return v._replace(text=f"[{w} for {w} in {v.text} if {test}]", lo=0, rank=ATOM)
+    return v._replace(text=f"{ws}[::-1]", rank=ATOM)
+
+
+def _slice(d: Draft, v: Value) -> Value:
+    text, cut = d.dice.pick((("[1:]", 1), ("[:-1]", 1), ("[::2]", 0), ("[:{}]", 0), ("[1:]", 1)))
+    text, lo, hi = text.format(d.dice.between(1, max(1, v.hi - 1))), max(0, v.lo - cut), v.hi - cut
+    return v._replace(text=f"{v.grouped}{text}", lo=min(lo, 1), hi=hi, rank=ATOM)
+
+
+def _letter(d: Draft, v: Value) -> str:
+    """Choose a character that a string of this flavour is likely to hold."""
+    if v.flavour == "digits":
+        return d.dice.pick("0123456789")
+    if len(v.flavour) == 1:
+        return v.flavour
+    letter = d.dice.pick(LETTERS[:10])
+    return letter.upper() if v.flavour == "upper" else letter

@@ -1,0 +1,149 @@
+"""Loops: over something, perhaps under a condition, into an accumulator."""
+
+from nd_jax.programs.idioms.conditions import condition
+from nd_jax.programs.idioms.conversions import convert
+from nd_jax.programs.idioms.draft import Draft
+from nd_jax.programs.idioms.growth import Growth
+from nd_jax.programs.idioms.values import CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
+from nd_jax.programs.idioms.walks import Walk, walk_over, walk_while
+from nd_jax.programs.idioms.words import ACCUMULATORS, ITEMS
+
+_SHAPES = Weighted(
+    ("plain", 3.4), ("if", 2.3), ("else", 1.2), ("continue", 0.5), ("temporary", 2.2), ("break", 0.6), ("elif", 0.4)
+)  # fmt: skip
+_INTO: dict[str, Weighted[str]] = {
+    INT: Weighted((INT, 5), (INTS, 4), (STR, 1)),
+    CHAR: Weighted((INT, 2.5), (STR, 5), (WORDS, 1.2), (DICT, 1.5)),
+    STR: Weighted((INT, 2), (STR, 2), (WORDS, 3), (DICT, 1.2)),
+}
+
+
+def for_each(d: Draft, source: Value) -> None:
+    """Walk over a value with ``for``."""
+    accumulate(d, walk_over(d, source))
+
+
+def while_left(d: Draft, source: Value) -> None:
+    """Walk over a value with ``while``."""
+    accumulate(d, walk_while(d, source))
+
+
+def nested(d: Draft, source: Value) -> None:
+    """Walk over a value once for every item of a short range."""
+    walk = walk_over(d, source)
+    times = d.number(2, 3)
+    i = d.spare(("i", "j", "a"))
+    if any(item.text == i for item in walk.items):
+        return accumulate(d, walk)
+    outer = Value(i, INT, 0, times.hi - 1)
+    rounds = walk.hi * times.hi
+    walk = walk._replace(items=(*walk.items, outer), outer=f"for {i} in range({times.text}):", hi=rounds)
+    accumulate(d, walk)
+
+
+def accumulate(d: Draft, walk: Walk) -> None:
+    """Write an accumulator's start, now and then a second one's, the loop and its body."""
+    growths = [_start(d, walk)]
+    if d.dice.chance(0.12) and not d.is_helper:
+        growths.append(_start(d, walk))
+    for text in walk.before:
+        d.line(text)
+    if walk.outer:
+        with d.block(walk.outer):
+            _loop(d, walk, growths)
+    else:
+        _loop(d, walk, growths)
+    for growth in growths:
+        d.bind(growth.name, growth.value())
+
+
+def _start(d: Draft, walk: Walk) -> Growth:
+    kind = d.dice.draw(_INTO[walk.items[0].type])
+    start = 1 if kind == INT and walk.hi <= 3 and d.dice.chance(0.12) else 0
+    first = {INT: str(start), STR: "''", INTS: "[]", WORDS: "[]", DICT: "{}"}[kind]
+    name = d.spare(ACCUMULATORS[kind])
+    d.put(name, Value(first, "busy"))
+    return Growth(d, walk, name, kind, start)
+
+
+def _loop(d: Draft, walk: Walk, growths: list[Growth]) -> None:
+    at = d.reserve()
+    own = [item for item in walk.items if item.text.isidentifier()]
+    for item in own:
+        d.bind(item.text, item)
+    d.loops += 1
+    with d.block():
+        for text in walk.first:
+            d.lines.append(d.indent + text)
+        _body(d, walk, growths)
+        for text in walk.last:
+            d.line(text)
+    d.loops -= 1
+    header = walk.header({item.text for item in own if item.text in d.unread})
+    d.read(header)
+    d.lines[at] += header
+    for spent in (*(item.text for item in own), *walk.spent):
+        d.scope[spent] = Value(spent, "busy")
+        d.unread.pop(spent, None)
+
+
+def _body(d: Draft, walk: Walk, growths: list[Growth]) -> None:
+    main = walk.items[0]
+    tested = d.dice.pick(walk.items) if d.dice.chance(0.6) else main
+    growth, other = growths[0], growths[-1]
+    shape = d.dice.draw(_SHAPES)
+    if walk.last and shape == "continue":
+        shape = "if"
+    if other is not growth and shape != "else":
+        growth.update(main)
+        growth = other
+    match shape:
+        case "if":
+            with d.block(f"if {test(d, tested)}:"):
+                growth.update(main)
+        case "else":
+            with d.block(f"if {test(d, tested)}:"):
+                growth.update(main)
+            with d.block("else:"):
+                other.update(main)
+        case "elif":
+            with d.block(f"if {condition(d, tested)}:"):
+                growth.update(main)
+            with d.block(f"elif {condition(d, d.dice.pick(walk.items))}:"):
+                growth.update(main)
+        case "continue":
+            with d.block(f"if {test(d, tested)}:"):
+                d.line("continue")
+            growth.update(main)
+        case "temporary":
+            _with_temporary(d, main, growth)
+        case "break":
+            growth.update(main)
+            so_far = growth.value()
+            with d.block(f"if {condition(d, so_far._replace(lo=min(so_far.lo + 1, so_far.hi)))}:"):
+                d.line("break")
+        case _:
+            growth.update(main)
+
+
+def _with_temporary(d: Draft, main: Value, growth: Growth) -> None:
+    """Give something made of the item a name, then use that."""
+    made = convert(d, main, main.type)
+    if made.text == main.text:
+        growth.update(main)
+        return
+    temporary = d.put(d.spare((*ITEMS[made.type], "y", "t")), made)
+    if d.dice.chance(0.3):
+        with d.block(f"if {condition(d, temporary)}:"):
+            growth.update(temporary)
+    else:
+        growth.update(temporary)
+    d.scope[temporary.text] = Value(temporary.text, "busy")
+
+
+def test(d: Draft, v: Value) -> str:
+    """Test a loop's item, by a predicate function now and then."""
+    if d.module.helpers_left and d.dice.chance(0.5):
+        made = convert(d, v, "bool")
+        return made.text
+    return condition(d, v)

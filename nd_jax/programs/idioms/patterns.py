@@ -1,0 +1,84 @@
+"""Loops that people write again and again: the best one so far, the first that fits, all of them fit."""
+
+from nd_jax.programs.idioms.conditions import condition
+from nd_jax.programs.idioms.conversions import combine, convert, expression
+from nd_jax.programs.idioms.draft import Draft
+from nd_jax.programs.idioms.loops import test
+from nd_jax.programs.idioms.values import BOOL, INT, INTS, STR, WORDS, Value
+from nd_jax.programs.idioms.walks import walk_over
+from nd_jax.programs.idioms.words import ITEMS
+
+
+def best(d: Draft, source: Value) -> Value:
+    """Find a list's largest, smallest, longest item in a loop; the list is not empty."""
+    v = source
+    item_type = INT if v.type == INTS else STR
+    x = d.spare(ITEMS[item_type])
+    sign = d.dice.pick("><>")
+    names = ("best", "top", "most", "high") if sign == ">" else ("low", "least", "best", "small")
+    if item_type == STR:
+        names = ("longest", "best", "long") if sign == ">" else ("shortest", "best", "short")
+    name = d.spare(names)
+    item = Value(x, item_type, v.item_lo, v.item_hi, flavour=v.flavour)
+    d.put(name, Value(f"{v.text}[0]", "busy"))
+    with d.block(f"for {x} in {v.text}[1:]:" if d.dice.chance(0.6) else f"for {x} in {v.text}:"):
+        if item_type == INT:
+            key = expression(d, item, INT).text if d.dice.chance(0.15) else x
+            test = f"{key} {sign} {name}" if key == x else f"{x} {sign} {name} and {condition(d, item)}"
+        else:
+            test = (
+                f"len({x}) {sign} len({name})"
+                if v.item_hi > 1 and d.dice.chance(0.8)
+                else f"{x} {sign} {name}"
+            )
+        with d.block(f"if {test}:"):
+            d.line(f"{name} = {x}")
+    d.scope[x] = Value(x, "busy")
+    return d.bind(name, item)
+
+
+def search(d: Draft, source: Value) -> None:
+    """Return from inside a loop as soon as something fits, and else afterwards: ends the function."""
+    walk = walk_over(d, source)
+    own = [item for item in walk.items if item.text.isidentifier()]
+    at = d.reserve()
+    for item in own:
+        d.bind(item.text, item)
+    d.loops += 1
+    everything = d.dice.chance(0.3)
+    verdict = d.dice.chance(0.5)
+    found = Value(str(verdict), BOOL)
+    with d.block():
+        tested = walk.items[0]
+        with d.block(f"if {test(d, tested)}:"):
+            if not everything:
+                shown = d.dice.pick(walk.items)
+                found = shown if d.dice.chance(0.5) else convert(d, shown, shown.type)
+            d.give(found)
+    d.loops -= 1
+    header = walk.header({item.text for item in own if item.text in d.unread})
+    d.read(header)
+    d.lines[at] += header
+    for item in own:
+        d.scope[item.text] = Value(item.text, "busy")
+        d.unread.pop(item.text, None)
+    if everything:
+        d.give(found._replace(text=str(not verdict)))
+    else:
+        d.give(_otherwise(d, found.type, source))
+
+
+def _otherwise(d: Draft, kind: str, source: Value) -> Value:
+    """Choose what to return when nothing was found; reads what is still unread."""
+    waiting = d.waiting()
+    value = waiting[0] if waiting else None
+    for other in waiting[1:]:
+        value = combine(d, value or other, other)
+    if value is not None:
+        return expression(d, value, kind)
+    if kind == INT:
+        text = d.dice.pick(("0", "-1", "-1", f"len({source.text})" if source.type != INT else "0"))
+        return Value(text, INT, -1, max(source.hi, 0))
+    if kind in (STR, "char"):
+        return Value(d.dice.pick(("''", "'none'", "'-'", "'?'")), kind, 0, 4, flavour="any")
+    return Value({INTS: "[]", WORDS: "[]", BOOL: "False"}.get(kind, "None"), kind)

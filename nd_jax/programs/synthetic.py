@@ -1,0 +1,148 @@
+"""Seeded synthetic programs: the embedded default of what is traced.
+
+Each program is one entry function over integers, strings, lists, dicts and booleans, often with a helper function,
+composed of the idioms in `nd_jax.programs.idioms`: it terminates, stays small, raises only where it means to, and
+reads everything it computes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nd_jax.programs.idioms import exceptions, helpers, inputs, loops, patterns, statements
+from nd_jax.programs.idioms.conversions import combine, convert, target_of
+from nd_jax.programs.idioms.draft import Draft, Module
+from nd_jax.programs.idioms.values import BOOL, CHAR, DICT, INT, INTS, STR, WORDS, Dice, Value, Weighted
+from nd_jax.programs.idioms.words import VERBS
+from nd_jax.programs.program import Program
+
+
+@dataclass(frozen=True)
+class SyntheticConfig:
+    """What synthetic programs are like: shares are probabilities, fractions of 1."""
+
+    loops: float = 0.74
+    """Entry function has a ``for`` or ``while`` loop (helpers may add some)."""
+    whiles: float = 0.2
+    """Of those loops: ``while``."""
+    searches: float = 0.1
+    """Of those loops: return from inside, as soon as something fits."""
+    bests: float = 0.08
+    """Of those loops: keep the best so far."""
+    nested: float = 0.05
+    """Of those loops: a loop in a loop."""
+    helpers: float = 0.4
+    """Has a second function, which is called."""
+    guards: float = 0.09
+    """Begins with an early return for some inputs."""
+    exceptions: float = 0.06
+    """Raises and catches, for some inputs."""
+    uncaught: float = 0.1
+    """Of the functions that raise: nobody catches."""
+    steps: float = 0.35
+    """One more statement or branch after a loop."""
+    either: float = 0.12
+    """Ends with two returns, one under a condition."""
+    plain_names: float = 0.45
+    """The entry function is called ``f``."""
+    max_parameters: int = 3
+    """Most inputs of an entry function."""
+
+
+_SOURCES = Weighted((STR, 4.5), (INTS, 3), (INT, 1.3), (WORDS, 0.9), (DICT, 1))
+_FIRST = Weighted((STR, 4.5), (INTS, 2.5), (INT, 2), (WORDS, 0.8), (DICT, 1.2), (BOOL, 0.2))
+
+
+def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Iterator[Program]:
+    """Yield programs ``start`` to ``stop`` (not included); each depends on config, seed and its number alone."""
+    for index in range(start, stop):
+        yield _Writer(config, Dice(f"{seed}/{index}")).program(f"synthetic/{seed}/{index}")
+
+
+class _Writer:
+    def __init__(self, config: SyntheticConfig, dice: Dice) -> None:
+        self.config, self.dice = config, dice
+        wanted = 1 if dice.chance(config.helpers) else 0
+        self.module = Module(dice, config.max_parameters, wanted, 0.5, helpers.make)
+
+    def program(self, name: str) -> Program:
+        d = Draft(self.module)
+        self.body(d)
+        assert d.result is not None
+        verbs = [
+            verb for verb in VERBS.get(d.result.type, ("run",)) if verb not in {*d.scope, *self.module.names}
+        ]
+        d.finish("f" if self.dice.chance(self.config.plain_names) else self.dice.pick(verbs))
+        texts = [function.text for function in self.module.functions]
+        if len(texts) > 1 and self.dice.chance(0.15):
+            texts.reverse()
+        arguments = ", ".join(inputs.literal(self.dice, parameter) for parameter in d.parameters)
+        return Program(name, "\n".join(texts), d.name, arguments)
+
+    def body(self, d: Draft) -> None:
+        dice, config = self.dice, self.config
+        wants_loop = dice.chance(config.loops)
+        source = d.want(dice.draw(_SOURCES if wants_loop else _FIRST), self.flavour())
+        assert source is not None
+        if dice.chance(config.guards):
+            statements.guard(d, source)
+        if dice.chance(config.exceptions):
+            exceptions.checked(d, config.uncaught) or exceptions.attempt(d)
+        if wants_loop:
+            if self.loop(d, self.prepared(d, source)):
+                return
+            if dice.chance(config.steps):
+                statements.step(d, d.waiting()[-1])
+        else:
+            value = self.prepared(d, source)
+            for _ in range(dice.pick((2, 2, 3))):
+                value = statements.step(d, value)
+        self.end(d)
+
+    def flavour(self) -> str:
+        return ""
+
+    def prepared(self, d: Draft, v: Value) -> Value:
+        """Rework an input before the main part, now and then."""
+        if v.flavour == "spaced" or len(v.flavour) == 1:
+            return d.let(convert(d, v, WORDS)) if v.type == STR else v
+        if self.dice.chance(0.2) and v.type in (STR, INTS, WORDS):
+            made = convert(d, v, v.type)
+            if made.type == v.type and made.hi >= 2:
+                return d.put(v.text, made) if self.dice.chance(0.5) else d.let(made)
+        return v
+
+    def loop(self, d: Draft, v: Value) -> bool:
+        """Write the main loop; True if it ended the function."""
+        config = self.config
+        roll = self.dice.roll()
+        if roll < config.searches:
+            patterns.search(d, v)
+            return True
+        roll -= config.searches
+        if roll < config.bests and v.type in (INTS, WORDS) and v.lo >= 1:
+            patterns.best(d, v)
+        elif roll < config.bests + config.nested and v.type != DICT:
+            loops.nested(d, v)
+        elif roll < config.bests + config.nested + config.whiles and v.type != DICT:
+            loops.while_left(d, v)
+        else:
+            loops.for_each(d, v)
+        return False
+
+    def end(self, d: Draft) -> None:
+        """Return something made of everything that is still unread."""
+        waiting = d.waiting()
+        value = waiting[-1]
+        for other in waiting[-2::-1]:
+            value = combine(d, value, other)
+        if self.module.helpers_left:
+            value = (
+                helpers.make(d, value, target_of(d, value)) if value.type not in ("tuple", CHAR) else value
+            )
+            d.give(value)
+        elif self.dice.chance(self.config.either) and value.text in d.scope and value.type != "tuple":
+            statements.give_either(d, value)
+        elif self.dice.chance(0.45) and value.type != "tuple":
+            d.give(convert(d, value, target_of(d, value)))
+        else:
+            d.give(value)
