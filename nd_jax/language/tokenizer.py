@@ -229,10 +229,7 @@ class Tokenizer:
         """Encode each run as `encode_text` does, all in one call."""
         if not runs:
             return []
-        joined = "\n".join(runs)
-        if SPACE_SIGN in joined:
-            return [self.encode_text(run) for run in runs]
-        ids = self.encode_text(joined)
+        ids = self.encode_text("\n".join(runs))
         encoded, begin, newline = [], 0, self._newline
         for run in runs[:-1]:
             end = begin - 1

@@ -170,6 +170,7 @@ class TestTraining:
     def test_the_same_texts_give_the_same_tokenizer(self, tokenizer: Tokenizer, texts: list[str]):
         assert train(texts, tokenizer.spec, {}, threads=1).fingerprint == tokenizer.fingerprint
         assert train(iter(texts), tokenizer.spec, {}, threads=4).fingerprint == tokenizer.fingerprint
+        assert train(texts[::-1], tokenizer.spec, {}).fingerprint == tokenizer.fingerprint
         assert train(texts[::2], tokenizer.spec, {}).fingerprint != tokenizer.fingerprint
 
     def test_the_spec_is_part_of_the_fingerprint(self, tokenizer: Tokenizer, texts: list[str]):
