@@ -3,12 +3,15 @@
 import io
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined] - made at import
 
+from nd_jax.console import track
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
@@ -16,12 +19,16 @@ from nd_jax.language.render import render
 from nd_jax.language.session import Unrenderable, show
 from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, TokenizerSpec
 from nd_jax.language.tokenizer import SPACE_SIGN, Tokenizer
+from nd_jax.tracing.dataset import open_traces
 from nd_jax.tracing.schema import Trace
 
 # The trainer lets a space stand only at the beginning of a piece, so that every name gets two pieces, "x" and
 # " x". Trained with this character for the space, pieces such as " = " and ", " take the spaces, a name is
 # the same piece wherever it stands, and a CRUXEval trace takes 5 % fewer tokens. Encoding has no such rule.
 _STAND_IN = "\u2423"
+
+MAX_STATES = 256
+"""States of a session whose text a tokenizer is trained on."""
 
 
 def train(texts: Iterable[str], spec: TokenizerSpec, note: dict[str, Any], threads: int = 1) -> Tokenizer:
@@ -91,6 +98,23 @@ def training_texts(
             continue
         text = "".join("\n" if segment.kind in SYMBOL_KINDS else segment.text for segment in segments)
         yield from filter(None, text.split("\n"))
+
+
+def train_on_datasets(traces: Sequence[Path], spec: TokenizerSpec, seed: int) -> Tokenizer:
+    """Train on sessions of the train splits of trace datasets, one session a trace.
+
+    Args:
+      traces: directories of trace datasets.
+      spec: what the tokenizer shall express.
+      seed: seeds the sessions.
+
+    Raises:
+      UserError: a dataset is missing, or what `train` refuses.
+    """
+    datasets = [open_traces(path, "train") for path in traces]
+    items = track(chain.from_iterable(datasets), "reading traces", sum(map(len, datasets)))
+    note = {"traces": [dataset.fingerprint for dataset in datasets], "seed": seed}
+    return train(training_texts(items, spec, PolicyConfig(), seed, MAX_STATES), spec, note)
 
 
 class _Prepared:

@@ -1,13 +1,14 @@
 """Record programs into a trace dataset, with progress, counting what is dropped by reason."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nd_jax.console import console, table, track
 from nd_jax.programs.jsonl import Rejected
 from nd_jax.programs.program import Program
-from nd_jax.tracing.dataset import TraceWriter, read_info
+from nd_jax.tracing.dataset import TraceDataset, TraceWriter, open_traces
 from nd_jax.tracing.pool import WorkerLimits, record
 from nd_jax.tracing.schema import Trace
 
@@ -19,8 +20,8 @@ def collect(
     workers: int,
     verify: bool,
     total: int | None = None,
-) -> dict[str, Any]:
-    """Run programs in limited workers and write their traces to a new dataset.
+) -> TraceDataset:
+    """Run programs in limited workers, write their traces to a dataset; goes on where a killed call stopped.
 
     Args:
       programs: what to run; what a reader rejected is counted among the dropped.
@@ -30,46 +31,57 @@ def collect(
       verify: run every program twice and drop it where its traces differ.
       total: how many programs there are, where that is known, for the time left.
 
-    Returns:
-      ``{recorded, dropped: {reason: n}}``.
+    Raises:
+      UserError: `out` holds a finished dataset, something else, or one begun with other limits.
     """
-    with TraceWriter(out, limits=limits) as writer:
+    with TraceWriter(out, settings={"limits": asdict(limits), "verify": verify}) as writer:
+        done = frozenset(writer.seen)
+        if done:
+            console.print(f"{out}: going on after {len(done)} programs")
 
-        def accepted() -> Iterator[Program]:
+        def left() -> Iterator[Program]:
             for program in programs:
                 if isinstance(program, Program):
-                    yield program
-                else:
+                    if program.id not in done:
+                        yield program
+                elif program.place not in done:
                     writer.drop(program.place, program.reason, program.detail)
 
-        for outcome in track(record(accepted(), limits, workers, verify), "recording", total):
+        remaining = None if total is None else total - len(done)
+        for outcome in track(record(left(), limits, workers, verify), "recording", remaining):
             if outcome.trace is None:
                 writer.drop(outcome.program_id, outcome.reason or "", outcome.detail)
             else:
                 writer.add(outcome.trace)
-    return _show(out)
+    return open_traces(out, "all")
 
 
-def bring_in(traces: Iterable[Trace | Rejected], out: Path) -> dict[str, Any]:
-    """Write traces that were collected elsewhere to a new dataset; returns what `collect` does."""
+def bring_in(traces: Iterable[Trace | Rejected], out: Path) -> TraceDataset:
+    """Write traces that were collected elsewhere to a new dataset."""
     with TraceWriter(out) as writer:
+        done = frozenset(writer.seen)
         for trace in track(traces, "importing"):
             if isinstance(trace, Trace):
-                writer.add(trace)
-            else:
+                if trace.id not in done:
+                    writer.add(trace)
+            elif trace.place not in done:
                 writer.drop(trace.place, trace.reason, trace.detail)
-    return _show(out)
+    return open_traces(out, "all")
 
 
-def _show(out: Path) -> dict[str, Any]:
-    """Print what a dataset holds and what was dropped, with one example of each reason."""
-    info = read_info(out)
-    splits = ", ".join(f"{name} {count}" for name, count in info["splits"].items())
-    console.print(f"recorded {info['recorded']} traces into {out} ({splits})")
+def show_counts(dataset: TraceDataset) -> dict[str, Any]:
+    """Print what a dataset holds, and what was dropped with one example of each reason.
+
+    Returns:
+      ``{recorded, dropped: {reason: n}}``.
+    """
+    info = dataset.info
+    splits = ", ".join(f"{name} {count}" for name, count in info["traces"].items())
+    console.print(f"recorded {info['recorded']} traces into {dataset.directory} ({splits})")
     if info["dropped"]:
         examples: dict[str, str] = {}
-        for drop in info["drops"]:
+        for drop in dataset.dropped():
             examples.setdefault(drop["reason"], f"{drop['id']} {drop['detail']}".strip()[:70])
-        rows = [[reason, n, examples.get(reason, "")] for reason, n in sorted(info["dropped"].items())]
+        rows = [[reason, n, examples.get(reason, "")] for reason, n in info["dropped"].items()]
         table("dropped", ["reason", "programs", "for example"], rows)
     return {"recorded": info["recorded"], "dropped": info["dropped"]}

@@ -55,7 +55,7 @@ class TraceWriter:
         self.recorded: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         unfinished = self.directory / _UNFINISHED
-        if (self.directory / _METADATA).exists() and not unfinished.exists():
+        if finished(self.directory):
             raise UserError(
                 f"{self.directory} already holds traces; give another folder, or remove this one first"
             )
@@ -287,6 +287,11 @@ class TraceDataset(Sequence[Trace]):
 
     def __repr__(self) -> str:
         return f"TraceDataset({str(self.directory)!r}, {'+'.join(self.splits)}, {len(self)} traces)"
+
+
+def finished(directory: Path | str) -> bool:
+    """Tell whether a folder holds a whole trace dataset (`open_traces` says what else it may be)."""
+    return (Path(directory) / _METADATA).exists() and not (Path(directory) / _UNFINISHED).exists()
 
 
 def open_traces(directory: Path | str, split: Literal["train", "heldout", "all"] = "train") -> TraceDataset:

@@ -1,0 +1,391 @@
+"""The command `nd`: one function per verb, each thin over the package that does the work.
+
+Imports of a verb stand inside its function, so that ``nd --help`` and the verbs that need no jax start at
+once.
+"""
+
+import inspect
+import itertools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from nd_jax.errors import UserError
+from nd_jax.programs.synthetic import SyntheticConfig
+from nd_jax.quickstart import QuickstartConfig
+from nd_jax.tracing.pool import WorkerLimits
+
+Split = Literal["train", "heldout", "all"]
+QUICKSTART = QuickstartConfig()
+
+
+def trace(
+    out: Path,
+    programs: tuple[Path, ...] = (),
+    synthetic: int = 0,
+    seed: int = 0,
+    workers: int = os.cpu_count() or 1,
+    verify: bool = True,
+    limits: WorkerLimits = WorkerLimits(),
+    generator: SyntheticConfig = SyntheticConfig(),
+    json: Path | None = None,
+) -> None:
+    """Record programs into a trace dataset.
+
+    Programs run in limited worker processes; one that misbehaves costs itself only and is counted by reason.
+    More: nd trace import --help, nd trace show --help
+
+    Examples:
+      nd trace --synthetic 20000 --out traces/synthetic
+      nd trace --programs mbpp.jsonl --out traces/mbpp --json counts.json
+      nd trace show traces/mbpp --id mbpp/602
+
+    Args:
+      out: directory of the new dataset.
+      programs: JSON lines files, in CRUXEval form (code, input) or MBPP form (code, test_list).
+      synthetic: how many synthetic programs to generate; 20,000 if neither this nor --programs is given.
+      seed: seeds the synthetic programs.
+      workers: processes that record at the same time.
+      verify: run each program a second time, under another hash seed, and drop it if its trace differs.
+      limits: what one program may use.
+      generator: what the synthetic programs are made of.
+      json: also write {recorded, dropped: {reason: n}} to this file.
+    """
+    from nd_jax.console import write_json
+    from nd_jax.programs.jsonl import read_programs
+    from nd_jax.programs.synthetic import generate
+    from nd_jax.tracing.collect import collect, show_counts
+
+    count = synthetic or (0 if programs else 20_000)
+    read = itertools.chain.from_iterable(read_programs(path) for path in programs)
+    items = itertools.chain(read, generate(generator, seed, 0, count))
+    dataset = collect(items, out, limits, workers, verify, None if programs else count)
+    write_json(json, show_counts(dataset))
+
+
+def trace_import(
+    file: tyro.conf.Positional[Path],
+    out: Path,
+    format: Literal["nd", "cwm"] = "nd",
+    json: Path | None = None,
+) -> None:
+    """Bring in traces that were collected elsewhere.
+
+    Each is checked against the invariants of a state tree; what breaks them is dropped with its reason.
+
+    Examples:
+      nd trace import traces.jsonl --out traces/mine
+      nd trace import published.jsonl --format cwm --out traces/cwm
+
+    Args:
+      file: JSON lines of the trace schema (nd), or with CWM's published text (cwm).
+      out: directory of the new dataset.
+      format: which of the two.
+      json: also write {recorded, dropped: {reason: n}} to this file.
+    """
+    from nd_jax.console import write_json
+    from nd_jax.tracing.collect import bring_in, show_counts
+    from nd_jax.tracing.importer import import_traces
+
+    write_json(json, show_counts(bring_in(import_traces(file, format), out)))
+
+
+def trace_show(
+    traces: tyro.conf.Positional[Path],
+    id: str | None = None,
+    index: int = 0,
+    split: Split = "all",
+    format: Literal["text", "cwm", "json"] = "text",
+    json: Path | None = None,
+) -> None:
+    """Show one trace of a dataset.
+
+    Examples:
+      nd trace show traces/mbpp --id mbpp/602
+      nd trace show traces/synthetic --index 7 --format cwm
+
+    Args:
+      traces: directory of the dataset.
+      id: the program's id; else --index counts.
+      index: which trace of the split, from 0.
+      split: where to look.
+      format: for people, in CWM's published format, or as the schema's JSON.
+      json: also write the trace as JSON to this file.
+    """
+    import json as json_module
+
+    from nd_jax.console import write_json
+    from nd_jax.tracing.cwm import to_cwm
+    from nd_jax.tracing.dataset import open_traces
+    from nd_jax.tracing.pretty import show_trace
+    from nd_jax.tracing.schema import to_json
+
+    dataset = open_traces(traces, split)
+    if id is not None:
+        shown = next((trace for trace in dataset if trace.id == id), None)
+        if shown is None:
+            raise UserError(f"{traces} has no trace {id!r} in split {split}; ids look like {dataset[0].id!r}")
+    elif 0 <= index < len(dataset):
+        shown = dataset[index]
+    else:
+        raise UserError(
+            f"{traces} has {len(dataset)} traces in split {split}: --index 0 to {len(dataset) - 1}"
+        )
+    print({"text": show_trace, "cwm": to_cwm, "json": to_json}[format](shown))
+    write_json(json, json_module.loads(to_json(shown)))
+
+
+def tokenizer_train(
+    traces: tuple[Path, ...],
+    out: Path,
+    vocab_size: int = 8192,
+    lines: int = 512,
+    frames: int = 64,
+    seed: int = 0,
+    json: Path | None = None,
+) -> None:
+    """Train a tokenizer on the train splits of trace datasets.
+
+    The same data, seed and sizes give the same tokenizer.
+
+    Examples:
+      nd tokenizer train --traces traces/synthetic traces/mbpp --out tokenizer
+      nd tokenizer train --traces traces/synthetic --vocab-size 1024 --lines 64 --frames 16 --out small
+
+    Args:
+      traces: directories of trace datasets.
+      out: directory of the new tokenizer.
+      vocab_size: number of ids, markers and bytes included.
+      lines: line symbols: programs with more lines are refused.
+      frames: frame symbols: a session ends before it would need one more.
+      seed: seeds the sessions whose text it is trained on.
+      json: also write {vocab_size, fingerprint, texts, characters} to this file.
+    """
+    from nd_jax.console import console, write_json
+    from nd_jax.language.symbols import TokenizerSpec
+    from nd_jax.language.training import train_on_datasets
+
+    spec = TokenizerSpec(vocab_size=vocab_size, lines=lines, frames=frames)
+    tokenizer = train_on_datasets(traces, spec, seed)
+    tokenizer.save(out)
+    trained = tokenizer.trained
+    console.print(
+        f"trained {tokenizer.vocab_size} pieces on {trained['texts']} lines of text ({trained['characters']} "
+        f"characters); wrote {out} (fingerprint {tokenizer.fingerprint})"
+    )
+    figures = {"vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
+    write_json(json, {**figures, "texts": trained["texts"], "characters": trained["characters"]})
+
+
+def tokenizer_evaluate(
+    traces: tuple[Path, ...],
+    tokenizer: Path = Path("tokenizer"),
+    split: Split = "all",
+    max_events: int | None = None,
+    json: Path | None = None,
+) -> None:
+    """Count the tokens that traces take with every step shown, and check that each comes back exactly.
+
+    Examples:
+      nd tokenizer evaluate --traces traces/synthetic --split heldout
+      nd tokenizer evaluate --tokenizer small --traces traces/cruxeval --max-events 399
+
+    Args:
+      traces: directories of trace datasets.
+      tokenizer: directory of the tokenizer; by default the shipped one.
+      split: which traces.
+      max_events: leave longer traces out.
+      json: also write {traces, tokens_mean, tokens_p95, roundtrip_failures} to this file.
+    """
+    from nd_jax.console import table, track, write_json
+    from nd_jax.language.measure import evaluate
+    from nd_jax.language.tokenizer import Tokenizer
+    from nd_jax.tracing.dataset import open_traces
+
+    datasets = [open_traces(path, split) for path in traces]
+    items = track(itertools.chain.from_iterable(datasets), "encoding", sum(map(len, datasets)))
+    figures = asdict(evaluate(Tokenizer.load(tokenizer), items, max_events))
+    table(f"tokens per trace, {tokenizer}", ["figure", "value"], figures.items())
+    write_json(json, figures)
+
+
+def train(words: Sequence[str]) -> None:
+    """Train a model as a config file says, resuming where the run stopped.
+
+    usage: nd train CONFIG [--out DIR] [--distributed] [--json FILE] [--SETTING VALUE ...]
+
+    Examples:
+      nd train configs/nano.py --train.steps 200
+      nd train configs/nano.py --help                     (all settings and their values there)
+      nd train configs/nano.py --out runs/wide --model.d_model 256 --optimizer.learning_rate 0.002
+
+    CONFIG is a Python file with `config = Experiment(...)`. Its settings are overridden by dotted names.
+      --out DIR        the run's directory: checkpoints, metrics.jsonl, TensorBoard (default: runs/CONFIG)
+      --distributed    one of several processes (JAX finds them from Slurm, GKE, TPU or JAX_* variables)
+      --json FILE      also write the run's figures to this file
+    """
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="nd train", add_help=False, allow_abbrev=False)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--distributed", action="store_true")
+    if not words or words[0].startswith("-"):
+        print(inspect.getdoc(train))
+        raise SystemExit(0 if words and words[0] in ("-h", "--help") else 2)
+    config = Path(words[0])
+    options, overrides = parser.parse_known_args(words[1:])
+
+    from nd_jax.training.config import load_config
+
+    experiment = load_config(config, overrides)
+    if options.distributed:
+        import jax
+
+        jax.distributed.initialize()
+
+    from nd_jax.console import write_json
+    from nd_jax.training.run import run
+
+    write_json(options.json, run(experiment, options.out or Path("runs") / config.stem))
+
+
+def eval_cruxeval(
+    data: Path | None = None,
+    task: Literal["output", "input", "both"] = "both",
+    checkpoint: Path = QUICKSTART.out,
+    predictions: Path | None = None,
+    out: Path | None = None,
+    max_new: int = 128,
+    workers: int = os.cpu_count() or 1,
+    json: Path | None = None,
+) -> None:
+    """Score a model, or a file of answers, on CRUXEval, with the trivial baselines beside it.
+
+    output: what does the call return (forward); input: which call returns this (inverse).
+
+    Examples:
+      nd eval cruxeval --data cruxeval.jsonl --checkpoint runs/quickstart
+      nd eval cruxeval --data cruxeval.jsonl --task input --predictions answers.json --json scores.json
+
+    Args:
+      data: the CRUXEval file; without it, it is downloaded by its tfds builder.
+      task: which of the two; both, one after the other.
+      checkpoint: run directory or checkpoint of the model.
+      predictions: score these answers instead, in the official form {id: [answer, ...]}; needs one --task.
+      out: directory for the answers, figures and tables; by default below the checkpoint's run.
+      max_new: tokens an answer may have.
+      workers: processes that execute the answers to the input task.
+      json: also write {task, n, official, strict, exact, baselines} to this file (by task where both ran).
+    """
+    from nd_jax.console import write_json
+    from nd_jax.evaluation.verbs import cruxeval
+
+    tasks = ("output", "input") if task == "both" else (task,)
+    if predictions is not None and task == "both":
+        raise UserError("--predictions answers one task: add --task output or --task input")
+    figures = cruxeval(data, tasks, checkpoint, predictions, out, max_new, workers)
+    write_json(json, figures if task == "both" else figures[task])
+
+
+def eval_states(
+    traces: Path,
+    checkpoint: Path = QUICKSTART.out,
+    split: Split = "heldout",
+    limit: int | None = None,
+    sessions: int = 1000,
+    seed: int = 0,
+    out: Path | None = None,
+    json: Path | None = None,
+) -> None:
+    """Measure next-state accuracy by action, teacher-forced, with the trivial baseline beside it.
+
+    Examples:
+      nd eval states --traces runs/quickstart/traces
+      nd eval states --traces traces/cruxeval --split all --limit 200 --checkpoint runs/nano
+
+    Args:
+      traces: directory of a trace dataset.
+      checkpoint: run directory or checkpoint of the model.
+      split: heldout: the programs that training never saw.
+      limit: only the first so many traces.
+      sessions: how many debugger sessions to sample on them.
+      seed: seeds the sampling.
+      out: directory for figures and tables; by default below the checkpoint's run.
+      json: also write {by_action: {step_into: {n, state, event_line, bindings, value}}, baselines} there.
+    """
+    from nd_jax.console import write_json
+    from nd_jax.evaluation.verbs import states
+
+    write_json(json, states(traces, checkpoint, split, limit, sessions, seed, out))
+
+
+def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART) -> None:
+    """Record programs, train a tokenizer and a small neural debugger on them, evaluate it, and step with it.
+
+    Everything is kept in one directory; a second call goes on where the first one stopped.
+
+    Examples:
+      nd quickstart
+      nd quickstart --out runs/quick --programs 2000 --train-seconds 60
+      nd quickstart --cruxeval cruxeval.jsonl
+    """
+    from nd_jax.quickstart import run
+
+    run(config)
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "quickstart": quickstart,
+    "trace": trace,
+    "trace import": trace_import,
+    "trace show": trace_show,
+    "tokenizer train": tokenizer_train,
+    "tokenizer evaluate": tokenizer_evaluate,
+    "train": train,
+    "eval states": eval_states,
+    "eval cruxeval": eval_cruxeval,
+}
+
+
+def main() -> None:
+    """Run the verb that the command line names.
+
+    Exits with 0 when it is done, 2 for a mistake of the user's (one line says which), 130 on Ctrl-C.
+    """
+    words = sys.argv[1:]
+    name = next((name for n in (2, 1) if (name := " ".join(words[:n])) in VERBS), None)
+    if name is None:
+        asked = not words or words[0] in ("-h", "--help")
+        print(_overview() if asked else f"nd: there is no verb {words[0]!r}\n\n{_overview()}",
+              file=sys.stdout if asked else sys.stderr)  # fmt: skip
+        raise SystemExit(0 if asked else 2)
+    verb, words = VERBS[name], words[len(name.split()) :]
+    try:
+        if verb is train:
+            verb(words)
+        else:
+            description = (inspect.getdoc(verb) or "").partition("\nArgs:")[0]
+            tyro.cli(verb, prog=f"nd {name}", description=description, args=words)
+    except UserError as error:
+        print(f"nd {name}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:  # whoever reads the output has enough, as in `nd ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print(f"nd {name}: stopped", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _overview() -> str:
+    """What `nd --help` prints."""
+    lines = [f"  {name:20}{(inspect.getdoc(verb) or '').splitlines()[0]}" for name, verb in VERBS.items()]
+    return "\n".join(
+        ["usage: nd VERB [options]", "", "Pretrain and evaluate neural debuggers.", "", *lines, "",
+         "`nd VERB --help` shows a verb's options, with examples."]
+    )  # fmt: skip
