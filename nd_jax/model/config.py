@@ -1,9 +1,13 @@
-"""What one model is: its shape and how it computes, as one frozen dataclass with formulas for its cost."""
+"""What one model is (its shape, how it computes, formulas for its cost) and how many devices share it."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from nd_jax.errors import UserError
+
+AXES = ("replica", "fsdp", "tensor")
+"""The axes of the device mesh."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +98,45 @@ class ModelConfig:
         head = self.vocab_size * self.d_model
         attention = self.n_layers * 2 * queries * row_length / 2
         return 3.0 * 2.0 * (weights + head + attention)
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """How many devices share each kind of work; their product is the number of devices used."""
+
+    replica: int = 1
+    """Copies of the model, each training on its own rows (between slices or hosts); -1: all that remain."""
+    fsdp: int = -1
+    """Devices that split parameters and optimizer state and train on their own rows; -1: all that remain."""
+    tensor: int = 1
+    """Devices that split heads, feed-forward and vocabulary of one row; -1: all that remain."""
+
+    def sizes(self, devices: int) -> tuple[int, int, int]:
+        """(replica, fsdp, tensor) over so many devices, -1 filled in; UserError where they do not fit."""
+        given = [self.replica, self.fsdp, self.tensor]
+        shown = ", ".join(f"{name}={size}" for name, size in zip(AXES, given, strict=True))
+        if given.count(-1) > 1 or any(size < 1 and size != -1 for size in given):
+            raise UserError(
+                f"mesh {shown}: every size must be at least 1, and one of them may be -1 (the rest)"
+            )
+        known = math.prod(size for size in given if size != -1)
+        if -1 in given:
+            if devices % known:
+                raise UserError(
+                    f"mesh {shown}: {known} does not divide the {devices} devices; nearest that do: "
+                    f"{nearest_divisors(known, devices)}"
+                )
+            given[given.index(-1)] = devices // known
+        elif known != devices:
+            raise UserError(
+                f"mesh {shown} needs {known} devices, but there are {devices}; -1 takes all that remain"
+            )
+        return given[0], given[1], given[2]
+
+
+def nearest_divisors(wanted: int, number: int) -> str:
+    """The divisors of `number` next below and above `wanted`, as text for an error message."""
+    divisors = [d for d in range(1, number + 1) if number % d == 0]
+    below = [d for d in divisors if d < wanted][-1:]
+    above = [d for d in divisors if d > wanted][:1]
+    return " or ".join(map(str, below + above))

@@ -4,9 +4,7 @@ Every parameter names its axes ("embed", "heads", ...) and the model names those
 says which mesh axis shards each. Nothing else in the project mentions mesh axes.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,9 +13,7 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from nd_jax.errors import UserError
-from nd_jax.model.config import ModelConfig
-
-AXES = ("replica", "fsdp", "tensor")
+from nd_jax.model.config import AXES, MeshConfig, ModelConfig, nearest_divisors
 
 RULES: dict[str, str | tuple[str, ...] | None] = {
     # activations
@@ -34,48 +30,6 @@ RULES: dict[str, str | tuple[str, ...] | None] = {
     "head_dim": None,
 }
 """Logical axis -> the mesh axes that shard it (None: not sharded)."""
-
-
-@dataclass(frozen=True)
-class MeshConfig:
-    """How many devices share each kind of work; their product is the number of devices used."""
-
-    replica: int = 1
-    """Copies of the model, each training on its own rows (between slices or hosts); -1: all that remain."""
-    fsdp: int = -1
-    """Devices that split parameters and optimizer state and train on their own rows; -1: all that remain."""
-    tensor: int = 1
-    """Devices that split heads, feed-forward and vocabulary of one row; -1: all that remain."""
-
-    def sizes(self, devices: int) -> tuple[int, int, int]:
-        """(replica, fsdp, tensor) over so many devices, -1 filled in; UserError where they do not fit."""
-        given = [self.replica, self.fsdp, self.tensor]
-        shown = ", ".join(f"{name}={size}" for name, size in zip(AXES, given, strict=True))
-        if given.count(-1) > 1 or any(size < 1 and size != -1 for size in given):
-            raise UserError(
-                f"mesh {shown}: every size must be at least 1, and one of them may be -1 (the rest)"
-            )
-        known = math.prod(size for size in given if size != -1)
-        if -1 in given:
-            if devices % known:
-                raise UserError(
-                    f"mesh {shown}: {known} does not divide the {devices} devices; nearest that do: "
-                    f"{nearest_divisors(known, devices)}"
-                )
-            given[given.index(-1)] = devices // known
-        elif known != devices:
-            raise UserError(
-                f"mesh {shown} needs {known} devices, but there are {devices}; -1 takes all that remain"
-            )
-        return given[0], given[1], given[2]
-
-
-def nearest_divisors(wanted: int, number: int) -> str:
-    """The divisors of `number` next below and above `wanted`, as text for an error message."""
-    divisors = [d for d in range(1, number + 1) if number % d == 0]
-    below = [d for d in divisors if d < wanted][-1:]
-    above = [d for d in divisors if d > wanted][:1]
-    return " or ".join(map(str, below + above))
 
 
 def check_fit(mesh_sizes: tuple[int, int, int], model: ModelConfig, batch_size: int | None = None) -> None:
@@ -177,6 +131,11 @@ def optimizer_shardings(tx: optax.GradientTransformation, params: Any, shardings
     """
     state = jax.eval_shape(tx.init, params)
     whole = replicated(mesh)
+
+    def masked(leaf: Any) -> bool:  # what an optimizer for some of the parameters holds in place of the others
+        return isinstance(leaf, optax.MaskedNode)
+
     return optax.tree_utils.tree_map_params(
-        tx, lambda _, sharding: sharding, state, shardings, transform_non_params=lambda _: whole
-    )
+        tx, lambda leaf, sharding: leaf if masked(leaf) else sharding, state, shardings,
+        transform_non_params=lambda _: whole, is_leaf=masked,
+    )  # fmt: skip

@@ -16,8 +16,9 @@ import orbax.checkpoint as ocp
 
 from nd_jax.console import console
 from nd_jax.errors import UserError
+from nd_jax.language.tokenizer import Tokenizer as TraceTokenizer
 from nd_jax.training.config import Experiment, diff, from_dict, to_dict
-from nd_jax.training.state import State
+from nd_jax.training.state import State, abstract_params
 
 FOLDER = "checkpoints"
 """Where a run's checkpoints are, under its directory."""
@@ -27,7 +28,7 @@ COMPUTE_ONLY = ("dtype", "scan_layers", "remat", "attention", "attention_block",
 
 
 class Tokenizer(Protocol):
-    """What a checkpoint needs of the tokenizer."""
+    """What training and its checkpoints need of a tokenizer."""
 
     @property
     def fingerprint(self) -> str:
@@ -94,8 +95,12 @@ class Checkpoints:
         self._experiment, self._tokenizer, self._data = experiment, tokenizer, data_fingerprint
         if jax.process_index() == 0:
             _set_broken_aside(self.directory)
+        policy = ocp.checkpoint_managers.AnySavePolicy([
+            ocp.checkpoint_managers.FixedIntervalPolicy(experiment.checkpoint.every_steps),
+            ocp.checkpoint_managers.PreemptionCheckpointingPolicy(),
+        ])  # fmt: skip
         options = ocp.CheckpointManagerOptions(
-            save_interval_steps=experiment.checkpoint.every_steps,
+            save_decision_policy=policy,
             max_to_keep=experiment.checkpoint.keep,
             enable_async_checkpointing=experiment.checkpoint.asynchronous,
         )
@@ -116,6 +121,10 @@ class Checkpoints:
         To be called after every step, since this is what polls for preemption on several hosts.
         """
         return self._manager.should_save(step)
+
+    def preempted(self, step: int) -> bool:
+        """Tell whether the platform announced a preemption: the same on all hosts, to be asked where one is `due`."""
+        return self._manager.reached_preemption(step)
 
     def save(self, step: int, state: State, elapsed_seconds: float) -> None:
         """Write the checkpoint of a step, unless it exists. Returns as soon as the arrays are copied to the host."""
@@ -172,7 +181,7 @@ class Checkpoints:
         self._manager.close()
 
 
-def load_for_inference(directory: str | Path) -> tuple[Experiment, dict[str, Any], Any]:
+def load_for_inference(directory: str | Path) -> tuple[Experiment, dict[str, Any], TraceTokenizer]:
     """Load a trained model: (experiment, params on one device, tokenizer), all from within the checkpoint.
 
     Args:
@@ -181,12 +190,13 @@ def load_for_inference(directory: str | Path) -> tuple[Experiment, dict[str, Any
     Raises:
       UserError: there is no checkpoint, or it is damaged.
     """
-    from nd_jax.language.tokenizer import Tokenizer as TraceTokenizer
-    from nd_jax.training.state import abstract_params
-
     path = find_checkpoint(Path(directory))
     record = read_record(path)
-    wanted = abstract_params(record.experiment.model)
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    wanted = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
+        abstract_params(record.experiment.model),
+    )
     with ocp.CheckpointManager(path.parent, options=ocp.CheckpointManagerOptions(read_only=True)) as manager:
         params = _restore(path, manager, int(path.name), {"params": wanted})["params"]
     return record.experiment, params, TraceTokenizer.load(path / "tokenizer")

@@ -14,8 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from nd_jax.data.config import DataConfig
 from nd_jax.errors import UserError
-from nd_jax.model.config import ModelConfig
-from nd_jax.model.partition import MeshConfig
+from nd_jax.model.config import MeshConfig, ModelConfig
 
 T = TypeVar("T")
 

@@ -137,12 +137,15 @@ class _Run:
                 seen, pending = self._see(*pending), None
             if due:
                 self.checkpoints.save(step, state, self.elapsed)
+                if self.checkpoints.preempted(step):
+                    self.stopped = "preemption"
+                    break
             for hook in hooks:
                 with self.recorder.aside():
                     self.recorder.write(step, hook.call(step, state["params"]) or {})
         if pending:
             seen = self._see(*pending)
-        if seen["stop"]:
+        if seen["stop"] and not self.stopped:
             self.stopped = self.stop.received or "another host's signal"
         self.recorder.flush(step, seen)
         self.checkpoints.save(step, state, self.elapsed)

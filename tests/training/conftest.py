@@ -6,9 +6,6 @@ import pytest
 
 # Tests compile much and compute little. Programs are compiled without LLVM's optimisation, and once for all tests.
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
-# Eight devices on one machine, for the tests of sharding; the other tests name the devices they use.
-jax.config.update("jax_platforms", "cpu")
-jax.config.update("jax_num_cpu_devices", 8)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -102,7 +102,8 @@ if __name__ == "__main__":
         for rows in batches(config, step, host, hosts):
             if step == pause_at:
                 print("paused", flush=True)
-                time.sleep(60)  # until the test's signal comes
+                while not (out / "go").exists():  # or killed
+                    time.sleep(0.05)
             yield rows
             step += 1
 

@@ -1,0 +1,208 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from tiny_run import EXPERIMENT, WordTokenizer, batch, batches, digest, run
+
+from nd_jax.errors import UserError
+from nd_jax.model.partition import MeshConfig
+from nd_jax.training.loop import Hook
+
+
+def records(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def start(out, *arguments):
+    """Start the tiny run in a process of its own, until it pauses."""
+    program = [sys.executable, str(Path(__file__).with_name("tiny_run.py")), str(out), *map(str, arguments)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    if len(arguments) > 1:
+        assert process.stdout
+        while "paused" not in process.stdout.readline():
+            assert process.poll() is None, "the run ended before its pause"
+    return process
+
+
+class Stop(Exception):
+    pass
+
+
+def interrupted(config, first, host, hosts, at):
+    """Rows that end in an exception, as a crash does, when step `at` is asked for."""
+    for step, rows in enumerate(batches(config, first, host, hosts), first):
+        if step == at:
+            raise Stop
+        yield rows
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Six steps without interruption: the digest of the end and the records."""
+    out = tmp_path_factory.mktemp("whole")
+    run(out)
+    return digest(out / "checkpoints/6"), records(out)
+
+
+def losses(lines):
+    return [(line["step"], line["loss"], line["grad_norm"]) for line in lines]
+
+
+@pytest.mark.parametrize("crashes", [(3,), (3, 5)], ids=["once", "twice"])
+def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path, whole, crashes):
+    asked = []
+    for at in crashes:
+        with pytest.raises(Stop):
+            run(tmp_path, batches=partial(interrupted, EXPERIMENT.data, at=at))
+
+    def noted(first, host, hosts):
+        asked.append(first)
+        return batches(EXPERIMENT.data, first, host, hosts)
+
+    run(tmp_path, batches=noted)
+    assert asked == [crashes[-1] // 2 * 2]  # it did resume, from the newest checkpoint
+    assert digest(tmp_path / "checkpoints/6") == whole[0]
+    assert losses(records(tmp_path)) == losses(whole[1])  # every step once
+
+
+def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(tmp_path, whole):
+    process = start(tmp_path, 6, 5)
+    process.kill()
+    process.wait()
+    assert "2" in {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    run(tmp_path)
+    assert digest(tmp_path / "checkpoints/6") == whole[0]
+    assert losses(records(tmp_path)) == losses(whole[1])
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_saves_and_ends_well(tmp_path, whole, name):
+    process = start(tmp_path, 6, 3)
+    process.send_signal(signal.Signals[name])
+    (tmp_path / "go").touch()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    summary = json.loads(output.splitlines()[-1])
+    assert summary["stopped"] == name
+    assert 3 <= summary["step"] < 6
+    assert f"Stopped by {name} after step {summary['step']}" in " ".join(output.split())
+    assert Path(summary["checkpoint"]).is_dir()
+    run(tmp_path)
+    assert digest(tmp_path / "checkpoints/6") == whole[0]
+
+
+def test_a_second_ctrl_c_aborts(tmp_path):
+    def impatient(first, host, hosts):
+        for step, rows in enumerate(batches(EXPERIMENT.data, first, host, hosts), first):
+            if step == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+            yield rows
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, batches=impatient)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("at", [3, 4], ids=["on a save", "between saves"])
+def test_nan_stops_and_names_the_last_good_checkpoint(tmp_path, at):
+    def poisoned(first, host, hosts):
+        for step, rows in enumerate(batches(EXPERIMENT.data, first, host, hosts), first):
+            yield {**rows, "weights": rows["weights"] * np.float32("nan")} if step == at else rows
+
+    with pytest.raises(UserError, match=rf"nan at step {at + 1}; the last good checkpoint is .*checkpoints/{at // 2 * 2}\b"):
+        run(tmp_path, batches=poisoned)
+    assert max(int(path.name) for path in (tmp_path / "checkpoints").iterdir()) == at // 2 * 2
+    run(tmp_path)  # with good rows it goes on from there
+
+
+def test_hooks_are_called_and_their_figures_recorded(tmp_path):
+    called = []
+
+    def look(step, params):
+        called.append((step, float(params["norm"].sum())))
+        return {"heldout/loss": step / 10}
+
+    run(tmp_path, hooks=[Hook(3, look), Hook(4, lambda step, params: None)])
+    assert [step for step, _ in called] == [3, 6]
+    assert called[0][1] != called[1][1]
+    assert [line for line in records(tmp_path) if "heldout/loss" in line] == [
+        {"step": 3, "heldout/loss": 0.3}, {"step": 6, "heldout/loss": 0.6}
+    ]  # fmt: skip
+
+
+def test_a_run_by_wall_time_ends_and_keeps_its_time_on_resumption(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("nd_jax.training.loop.time.perf_counter", lambda: now[0])
+
+    def ticking(first, host, hosts):
+        for rows in batches(EXPERIMENT.data, first, host, hosts):
+            now[0] += 1.0
+            yield rows
+
+    timed = replace(EXPERIMENT, train=replace(EXPERIMENT.train, steps=None, max_seconds=8.0))
+
+    def crashing(first, host, hosts):
+        return (rows for step, rows in enumerate(ticking(first, host, hosts), first) if step < 5 or crash())
+
+    def crash():
+        raise Stop
+
+    with pytest.raises(Stop):
+        run(tmp_path, timed, batches=crashing)
+    now[0] = 1000.0  # the time between crash and resumption does not count
+    summary = run(tmp_path, timed, batches=ticking)
+    progress = [line["progress"] for line in records(tmp_path)]
+    # One step more, since the end is noticed in the metrics of the step before.
+    assert progress == [0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0, 1.0]
+    assert 8.0 <= summary["seconds"] <= 12.0
+
+
+def test_resuming_on_another_mesh_agrees_to_rounding(tmp_path, whole):
+    with pytest.raises(Stop):
+        run(tmp_path, batches=partial(interrupted, EXPERIMENT.data, at=5))
+    sharded = replace(EXPERIMENT, mesh=MeshConfig(replica=2, fsdp=2, tensor=2))
+    run(tmp_path, sharded, devices=jax.devices())
+    for got, expected in zip(losses(records(tmp_path)), losses(whole[1]), strict=False):
+        assert got == pytest.approx(expected, rel=2e-5)
+
+
+def test_metrics_report_each_step_and_the_throughput(whole):
+    lines = whole[1]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    rows = batch(0, EXPERIMENT.data)
+    first = lines[0]
+    assert first["weight"] == pytest.approx(rows["weights"].sum())
+    assert first["fill"] == (rows["segments"] > 0).mean()
+    assert first["tokens_per_s"] == pytest.approx(128 / first["step_seconds"])
+    flops = EXPERIMENT.model.flops_per_token(16) * first["tokens_per_s"]
+    assert first["mfu"] == pytest.approx(flops / 1e12 / jax.device_count())
+    assert lines[-1]["tokens_seen"] == 6 * 128
+    assert all(0 <= line["input_wait"] <= 1 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ({"steps": None}, "--train.steps or --train.max_seconds"),
+        ({"accumulation": 3}, "train.accumulation=3 does not divide data.global_batch=8"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(tmp_path, train, said):
+    with pytest.raises(UserError, match=said):
+        run(tmp_path, replace(EXPERIMENT, train=replace(EXPERIMENT.train, **train)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_vocabulary_too_small_for_the_tokenizer_is_refused(tmp_path):
+    with pytest.raises(UserError, match="--model.vocab_size 33"):
+        run(tmp_path, tokenizer=WordTokenizer(vocab_size=33))
