@@ -76,7 +76,8 @@ def _program(line: bytes, default_id: str) -> Program:
     if "test_list" in record:
         entry, arguments, output = _first_call(code, record["test_list"])
         setup = _text(record, "test_setup_code") if record.get("test_setup_code") else ""
-        source = f"{setup.rstrip()}\n{code}" if setup.strip() else code
+        # Setup code uses what the code defines: the assertions run after both.
+        source = f"{code.rstrip()}\n{setup.rstrip()}\n" if setup.strip() else code
         return Program(_identity(record, "task_id", default_id), source, entry, arguments, output)
     raise _Unusable("missing field", "neither input (CRUXEval form) nor test_list (MBPP form)")
 

@@ -78,11 +78,11 @@ def test_mbpp_takes_the_first_assertion_that_calls_what_the_code_defines(tmp_pat
     assert program == Program("7", "def g(x):\n    return x", "g", "2", "2")
 
 
-def test_mbpp_setup_code_goes_before_the_source(tmp_path: Path):
+def test_mbpp_setup_code_runs_after_the_code(tmp_path: Path):
     record = mbpp("assert g(K) == 1", test_setup_code="K = 1\r\n\r\n")
     (program,) = read(tmp_path, record)
     assert isinstance(program, Program)
-    assert program.source == "K = 1\ndef g(x, y=0):\n    return x"
+    assert program.source == "def g(x, y=0):\n    return x\nK = 1\n"
 
 
 @pytest.mark.parametrize(
