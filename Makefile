@@ -22,7 +22,7 @@ $(VENV)/installed-dev: requirements-dev.txt $(VENV)/installed
 setup: $(VENV)/installed  ## Make .venv with everything nd_jax needs.
 
 quickstart: setup  ## Record, tokenise, train and evaluate a small neural debugger (about 12 minutes on 2 cores).
-	$(BIN)/nd quickstart
+	$(BIN)/nd quickstart $(if $(ND_CRUXEVAL),--cruxeval $(ND_CRUXEVAL))
 
 test: $(VENV)/installed-dev  ## Lint, type-check and test.
 	$(BIN)/ruff check .
