@@ -38,6 +38,7 @@ ANSWERS = {
     "f(": (False, False, False, "not one call of f"),
     "": (False, False, False, "no call of f"),
     "7": (False, False, False, "no call of f"),
+    "g(f(7))": (False, False, False, "not one call of f"),
     "g(7)": (False, False, False, "no call of f"),
     "1 # f(": (False, False, False, "not one call of f"),
     "f(2) or True": (False, False, False, "not one call of f"),

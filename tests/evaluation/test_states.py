@@ -20,6 +20,9 @@ from nd_jax.language.session import show
 from nd_jax.language.symbols import ARG, DEL, EVENTS, STATE_END, pointer
 from nd_jax.model import transformer
 from nd_jax.model.config import ModelConfig
+from nd_jax.programs.program import Program
+from nd_jax.tracing.recorder import TraceLimits, trace_program
+from nd_jax.tracing.schema import Trace
 
 CONFIG = StatesConfig(sessions=60, row_length=400, batch=4)
 PARTS = ("event_line", "bindings", "value")
@@ -165,6 +168,19 @@ def test_the_baseline_by_hand(traces, tokenizer):
     }  # fmt: skip
 
 
+def test_the_baseline_stays_in_the_frame(tokenizer):
+    """Back from the lambda on line 2 the next line is line 3, but of another frame."""
+    program = Program("p", "def f():\n    x = (lambda: 1)()\n    return x\n", "f", "")
+    trace = trace_program(program, TraceLimits())
+    assert isinstance(trace, Trace)
+    assert [(event.line, event.frame) for event in trace.events] == [
+        (1, 0), (2, 0), (2, 1), (2, 1), (2, 1), (3, 0), (3, 0),
+    ]  # fmt: skip
+    figures = evaluate_states([trace], tokenizer, perfect, StatesConfig(sessions=1, policy=STEP_ONLY))
+    baseline = figures["baselines"]["step_into"]
+    assert [baseline[part] for part in ("state", *PARTS)] == [1 / 6, 1 / 6, 3 / 4, 0.0]
+
+
 def test_marks_cover_the_states_that_actions_led_to(traces, tokenizer):
     for trace in traces:
         session = show(StateTree(trace), full_walk(StateTree(trace), STEP_INTO), tokenizer.spec)
@@ -206,6 +222,12 @@ def test_the_layout_of_rows_does_not_matter(traces, tokenizer):
     """A model that is right at some positions of a session is judged the same in rows laid out otherwise."""
 
     def predict(tokens: np.ndarray, segments: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        for b in range(len(tokens)):
+            starts = tokens[b] == tokenizer.bos
+            np.testing.assert_array_equal(np.cumsum(starts) * (segments[b] > 0), segments[b])
+            assert not positions[b, starts].any()
+            same = segments[b, 1:] == segments[b, :-1]
+            assert (np.diff(positions[b])[same & (segments[b, 1:] > 0)] == 1).all()
         return np.where(positions % 7, perfect(tokens, segments, positions), tokenizer.pad)
 
     few, many = (
