@@ -48,10 +48,10 @@ _STR, _TUPLE, _CLASS, _ERROR, _ENUM = map(id, (str, tuple, type, BaseException, 
 _NUMBERS = frozenset(map(id, (int, float, bool)))
 _mro_of = type.__dict__["__mro__"].__get__
 _name_of = type.__dict__["__name__"].__get__
-_namespace_of = type.__dict__["__dict__"].__get__
+_namespace_of: Any = vars(type)["__dict__"].__get__
 _flags_of: Any = type.__dict__["__flags__"].__get__
 _args_of = BaseException.__dict__["args"].__get__
-_module_dict = types.ModuleType.__dict__["__dict__"].__get__
+_module_dict: Any = vars(types.ModuleType)["__dict__"].__get__
 _numerator = fractions.Fraction.__dict__["_numerator"].__get__
 _denominator = fractions.Fraction.__dict__["_denominator"].__get__
 
@@ -258,7 +258,7 @@ class _Writer:
         return self.instance(value, kind, room, depth)
 
     def instance(self, value: Any, kind: type, room: int, depth: int) -> str:
-        """Show an instance of a class that is none of the known ones: by what it inherits, then by attributes."""
+        """Show an instance of any other class: by what it inherits, then by attributes."""
         name = _word(_name_of(kind))
         bases = _bases(kind)
         if _CLASS in bases:

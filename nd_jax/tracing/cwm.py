@@ -1,18 +1,18 @@
-"""CWM's published trace format (arXiv 2510.02387), written and read.
+r"""CWM's published trace format (arXiv 2510.02387), written and read.
 
 A trace is the source, its entry marked, then one step an event::
 
     <|trace_context_start|>SOURCE<|frame_sep|>
-    <|call_sep|>{"x": "1"}<|action_sep|>def f(x):\\n<|frame_sep|>
-    <|line_sep|>{"x": ".."}<|action_sep|>    return x + 1\\n<|frame_sep|>
-    <|return_sep|><|action_sep|>    return x + 1\\n<|arg_sep|>"2"<|frame_sep|>
-    <|exception_sep|><|action_sep|>    ...\\n<|arg_sep|>"KeyError('k')"<|frame_sep|>
+    <|call_sep|>{"x": "1"}<|action_sep|>def f(x):\n<|frame_sep|>
+    <|line_sep|>{"x": ".."}<|action_sep|>    return x + 1\n<|frame_sep|>
+    <|return_sep|><|action_sep|>    return x + 1\n<|arg_sep|>"2"<|frame_sep|>
+    <|exception_sep|><|action_sep|>    ...\n<|arg_sep|>"KeyError('k')"<|frame_sep|>
 
-(without the line breaks between the steps). Locals are JSON, values as text; ``".."`` stands for the text that the
-name had in the frame's last step. The entry's first line ends in ``# << START_OF_TRACE``.
+(without the line breaks between the steps). Locals are JSON, values as text; ``".."`` stands for the text
+that the name had in the frame's last step. The entry's first line ends in ``# << START_OF_TRACE``.
 
-The format has no line numbers, no frame numbers, and one step for return, yield and unwind: reading recovers them
-from the source, and refuses what the source does not decide.
+The format has no line numbers, no frame numbers, and one step for return, yield and unwind: reading recovers
+them from the source, and refuses what the source does not decide.
 """
 
 import ast
@@ -69,8 +69,8 @@ class _Step(NamedTuple):
 def from_cwm(text: str, trace_id: str) -> Trace | str:
     """Read a trace, or say why it cannot be read. The result is not yet checked for sound nesting.
 
-    Python's version is not in the format (``python`` is ``"unknown"``); the arguments are written from the entry's
-    locals.
+    Python's version is not in the format (``python`` is ``"unknown"``); the arguments are written from the
+    entry's locals.
     """
     try:
         source, entry_line, steps = _split(text)
@@ -218,7 +218,7 @@ class _Reader:
                 self.suspended.append(frame)
 
     def _leaving(self, frame: _Frame, value: str | None, following: str | None) -> str:
-        """Tell a return from a yield (its line holds one) and an unwind (null, or None on the way of an exception)."""
+        """Tell return, yield (the line holds one) and unwind (null, or None between exceptions) apart."""
         if value is None or (value == "None" and frame.raised and following == "exception"):
             return UNWIND
         if isinstance(frame.scope, ast.GeneratorExp):
@@ -246,7 +246,7 @@ class _Reader:
         return [number for number, line in enumerate(self.lines, 1) if line.rstrip() == echo.rstrip()]
 
     def _lines_of(self, scope: _Scope) -> set[int]:
-        """Lines that a frame of this scope can be at: its own, without the bodies of definitions inside it."""
+        """Lines that a frame of this scope can be at: none of the bodies of definitions in it."""
         lines = set(range(_first_line(scope), (scope.end_lineno or scope.lineno) + 1))
         for node in _own_nodes(scope):
             if isinstance(node, _DEFINITION):

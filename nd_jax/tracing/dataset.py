@@ -1,8 +1,8 @@
 """Traces on disk: a folder of ArrayRecord shards that `tensorflow_datasets` reads too.
 
 While traces come in, `TraceWriter` appends them to a journal, a text file in ``unfinished/``: a run that is
-killed loses at most the line it was writing, and a second run continues where it stood. At the end the journal
-becomes shards, then the folder's description, and is removed::
+killed loses at most the line it was writing, and a second run continues where it stood. At the end the
+journal becomes shards, then the folder's description, and is removed::
 
     nd_traces-train.array_record-00000-of-00001    records, in the order they were added
     nd_traces-heldout.array_record-00000-of-00001
@@ -35,7 +35,8 @@ class TraceWriter:
     """Writes a folder of traces. A context manager: only a block that ends well finishes the folder.
 
     Args:
-      directory: the folder to make. One that is finished is refused; one that a killed run left unfinished, with
+      directory: the folder to make. One that is finished is refused; one that a killed run left unfinished,
+      with
         the same ``settings``, is continued.
       settings: how the traces are made (limits, source of the programs ...), kept in the metadata.
 
@@ -298,7 +299,8 @@ def open_traces(directory: Path | str, split: Literal["train", "heldout", "all"]
     """Open a folder of traces for reading.
 
     Raises:
-      UserError: there is none, it is unfinished, of another schema version, or a file is missing or truncated.
+      UserError: there is none, it is unfinished, of another schema version, or a file is missing or
+      truncated.
     """
     directory = Path(directory)
     if split not in (*SPLITS, "all"):
@@ -318,7 +320,8 @@ def open_traces(directory: Path | str, split: Literal["train", "heldout", "all"]
         )
     if info.get("schema") != SCHEMA_VERSION:
         raise UserError(
-            f"{directory} has trace schema {info.get('schema')}, this version reads {SCHEMA_VERSION}; record it anew"
+            f"{directory} has trace schema {info.get('schema')}, this version reads {SCHEMA_VERSION}; "
+            "record it anew"
         )
     for shard in (shard for name in SPLITS for shard in info["shards"][name]):
         path = directory / shard["file"]

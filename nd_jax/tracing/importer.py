@@ -18,12 +18,13 @@ def import_traces(path: Path | str, format: Literal["nd", "cwm"]) -> Iterator[Tr
     Args:
       path: JSON lines.
       format: ``"nd"``: each line a trace as `nd_jax.tracing.schema` writes it. ``"cwm"``: each line
-        ``{"text": ...}`` with a trace in CWM's published format, and an ``"id"`` if it has one (else the file's stem
-        and line number).
+        ``{"text": ...}`` with a trace in CWM's published format, and an ``"id"`` if it has one (else the
+        file's stem and line number).
 
     Yields:
       Sound traces; and for every other line its place and reason: ``malformed JSON``, ``not a trace``,
-      ``unreadable`` (CWM's format does not decide a line or frame), ``broken trace`` (frames do not nest ...).
+      ``unreadable`` (CWM's format does not decide a line or frame), ``broken trace`` (frames do not nest
+      ...).
 
     Raises:
       UserError: no such file, or no such format.

@@ -1,14 +1,14 @@
 """What every trace must satisfy, wherever it was recorded: the debugger and the renderer rely on it.
 
-Frames nest: each call or resume opens one, each return, yield or unwind closes the innermost one, and the first
-event opens the root frame, which the last one closes for good. Frames are numbered by first call; only a frame
-that yielded is resumed. Lines lie in the source. Names are identifiers; texts are not empty, hold no line break
-and are valid UTF-8.
+Frames nest: each call or resume opens one, each return, yield or unwind closes the innermost one, and the
+first event opens the root frame, which the last one closes for good. Frames are numbered by first call; only
+a frame that yielded is resumed. Lines lie in the source. Names are identifiers; texts are not empty, hold no
+line break and are valid UTF-8.
 """
 
 import re
 
-from nd_jax.tracing.schema import CALL, EXCEPTION, LINE, RESUME, RETURN, UNWIND, YIELD, Event, Trace
+from nd_jax.tracing.schema import CALL, CLOSING, EXCEPTION, LINE, OPENING, RETURN, YIELD, Event, Trace
 
 _WITH_VALUE = frozenset((RETURN, YIELD, EXCEPTION))
 _LINE_BREAK = re.compile("[\n\r]")
@@ -56,7 +56,7 @@ def _check_nesting(trace: Trace) -> str | None:
     for index, (kind, _, frame, depth, _, _) in enumerate(trace.events):
         if index and not open_frames:
             return f"event {index}: the root frame is closed"
-        if kind == CALL or kind == RESUME:  # noqa: SIM109  # faster than a tuple, and this is every event
+        if kind in OPENING:
             if kind == CALL:
                 if frame != seen:
                     return f"event {index}: call of frame {frame}, the next is {seen}"
@@ -69,11 +69,11 @@ def _check_nesting(trace: Trace) -> str | None:
             return f"event {index}: frame {frame} is not the innermost"
         if depth != len(open_frames) - 1:
             return f"event {index}: depth {depth}, {len(open_frames) - 1} frames enclose it"
-        if kind == RETURN or kind == UNWIND or kind == YIELD:
+        if kind in CLOSING:
             open_frames.pop()
             if kind == YIELD:
                 suspended.add(frame)
-        elif kind not in (LINE, EXCEPTION, CALL, RESUME):
+        elif kind not in OPENING and kind != LINE and kind != EXCEPTION:
             return f"event {index}: unknown kind {kind!r:.40}"
     if open_frames:
         return "the root frame is left open"

@@ -1,8 +1,8 @@
 """Record or evaluate many programs, each in a limited process, none in the caller's.
 
-`record` gives traces, `evaluate` the values of expressions. Both are lazy, keep the input's order, hold a bounded
-number of programs, and lose to a bad program that program only. `nd_jax.tracing.worker` has the process model,
-`nd_jax.tracing.sandbox` the walls.
+`record` gives traces, `evaluate` the values of expressions. Both are lazy, keep the input's order, hold a
+bounded number of programs, and lose to a bad program that program only. `nd_jax.tracing.worker` has the
+process model, `nd_jax.tracing.sandbox` the walls.
 """
 
 import json
@@ -17,18 +17,19 @@ from typing import Any, NamedTuple, TypeVar
 from nd_jax.programs.program import Program
 from nd_jax.tracing import worker
 from nd_jax.tracing.invariants import check
-from nd_jax.tracing.recorder import Dropped
 from nd_jax.tracing.schema import EXCEPTION, Event, Trace
+from nd_jax.tracing.tracer import Dropped
 from nd_jax.tracing.zygote import Interrupted, WorkerLimits, Zygote
 
 __all__ = ["Evaluation", "EvaluationOutcome", "Outcome", "WorkerLimits", "evaluate", "record"]
 
-S, T = TypeVar("S"), TypeVar("T")
+S = TypeVar("S")
+T = TypeVar("T")
 _FORGED = Dropped("forged result", "what it sent is no result")
 
 
 class Outcome(NamedTuple):
-    """What became of a program: its trace, or the reason (short, to count by) and detail why there is none."""
+    """What became of a program: its trace, or a short reason to count by and the detail to read."""
 
     program_id: str
     trace: Trace | None
@@ -45,7 +46,7 @@ class Evaluation(NamedTuple):
 
 
 class EvaluationOutcome(NamedTuple):
-    """For each expression the text of its value, or else its error, ``TypeName: ...`` or the limit it passed."""
+    """For each expression the text of its value, or its error (``TypeName: ...``, or the limit passed)."""
 
     id: str
     values: list[str | None]
@@ -61,8 +62,8 @@ def record(
       programs: read as results are taken.
       limits: what one program may use.
       workers: how many programs run at once.
-      verify: run each program twice more, in another process with another hash seed: a traced run must give the same
-        bytes, an untraced one the same result; else the program is dropped as ``nondeterministic``.
+      verify: run each program twice more, in another process with another hash seed: a traced run must give
+        the same bytes, an untraced one the same result; else the program is dropped as ``nondeterministic``.
 
     Yields:
       One outcome a program, in input order.
@@ -73,14 +74,16 @@ def record(
 def evaluate(jobs: Iterable[Evaluation], limits: WorkerLimits, workers: int) -> Iterator[EvaluationOutcome]:
     """Evaluate expressions in limited processes, each from fresh globals.
 
-    What runs here may be hostile, and a value is only what its process said. To score an answer that could lie about
-    its own result, evaluate the answer to the text of a literal first, and run the trusted program on that literal.
+    What runs here may be hostile, and a value is only what its process said. To score an answer that could
+    lie about its own result, evaluate the answer to the text of a literal first, and run the trusted program
+    on that literal.
     """
     return _Pool(limits, workers).run(jobs, _evaluate)
 
 
-# A program shares its process with others of its batch only if its text shows no way to reach what they share;
-# checks after each run (`worker`) catch what this lets through. Everything else gets a process of its own.
+# A program shares its process with others of its batch only if its text shows no way to reach what they
+# share; checks after each run (`worker`) catch what this lets through. Everything else gets a process of its
+# own.
 _REACHES_OUT = re.compile(
     r"""__(?!(?:init|repr|str|eq|ne|lt|le|gt|ge|hash|len|iter|next|getitem|setitem|contains|add|sub|mul|call|bool|enter
         |exit|name|main|post_init)__)
@@ -89,7 +92,8 @@ _REACHES_OUT = re.compile(
     re.VERBOSE,
 )
 _IMPORT = re.compile(
-    r"(?m)^[ \t]*(?:import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:\#.*)?$|from[ \t]+([\w.]+)[ \t]+import\b)"
+    r"(?m)^[ \t]*(?:import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:\#.*)?$"
+    r"|from[ \t]+([\w.]+)[ \t]+import\b)"
 )
 _OTHER_MODULES = re.compile(  # what checked modules import themselves and would hand on
     r"\b_*(?:sys|os|bltns|builtins|gc|inspect|importlib|types|copyreg|weakref|thread\w*|keyword|numbers|decimal)\b"
@@ -121,7 +125,7 @@ class _Slot:
     def stop(self) -> None:
         """End the zygotes, also while another thread is waiting for one: it gets `Interrupted`."""
         self._stopped = True
-        for zygote in self._zygotes.values():
+        for zygote in list(self._zygotes.values()):
             zygote.close()
 
     def run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
@@ -187,6 +191,8 @@ class _Pool:
             for slot in slots:
                 slot.stop()
             executor.shutdown()
+            for slot in slots:  # again, for what a thread started meanwhile
+                slot.stop()
 
 
 def _chunks(items: Iterable[S], size: int) -> Iterator[list[S]]:
@@ -201,9 +207,9 @@ def _record(slot: _Slot, programs: list[Program], verify: bool) -> list[Outcome]
     found = [_trace(program, payload) for program, payload in zip(programs, payloads, strict=True)]
     if verify:
         again = [index for index, trace in enumerate(found) if isinstance(trace, Trace)]
-        gates = slot.run([["gate", *jobs[index][1:]] for index in again], hash_seed=1)
-        for index, gate in zip(again, gates, strict=True):
-            found[index] = _compare(found[index], payloads[index], gate)
+        gates = slot.run([[kind, *jobs[i][1:]] for i in again for kind in ("run", "trace")], hash_seed=1)
+        for index, untraced, traced in zip(again, gates[::2], gates[1::2], strict=True):
+            found[index] = _compare(found[index], payloads[index], untraced, traced)
     return [
         Outcome(program.id, None, *trace) if isinstance(trace, Dropped) else Outcome(program.id, trace)
         for program, trace in zip(programs, found, strict=True)
@@ -230,18 +236,20 @@ def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
     return trace if broken is None else Dropped("broken trace", broken)
 
 
-def _compare(trace: Trace | Dropped, payload: bytes | Dropped, gate: bytes | Dropped) -> Trace | Dropped:
-    """Keep a trace only if a second traced run sent the same bytes and an untraced run had the same result."""
-    if isinstance(gate, Dropped) or isinstance(trace, Dropped):
-        return gate if isinstance(gate, Dropped) else trace
-    untraced, _, traced = gate.partition(b"\0")
-    if traced != payload:
+def _compare(
+    trace: Trace | Dropped, first: bytes | Dropped, untraced: bytes | Dropped, second: bytes | Dropped
+) -> Trace | Dropped:
+    """Keep a trace only if a second run sent the same bytes and an untraced one had the same result."""
+    for run in (untraced, second):
+        if isinstance(run, Dropped):
+            return run
+    if isinstance(trace, Dropped):
+        return trace
+    if second != first:
         return Dropped("nondeterministic", "a second run, under another hash seed, has another trace")
     root = trace.events[-1].value
-    results = (
-        [root] if root is not None else [e.value for e in trace.events if e.kind == EXCEPTION and not e.depth]
-    )
-    if untraced.decode(errors="replace") not in results:
+    raised = [event.value for event in trace.events if event.kind == EXCEPTION and not event.depth]
+    if _value(untraced)[0] not in (raised if root is None else [root]):
         return Dropped("nondeterministic", "the result without a tracer is another")
     return trace
 

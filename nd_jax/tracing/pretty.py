@@ -20,7 +20,7 @@ def show_trace(trace: Trace, format: Literal["text", "cwm", "json"] = "text") ->
 
 
 def _text(trace: Trace) -> str:
-    """Head, then for each event: index, kind, line, source, and the locals that differ from the frame's last event."""
+    """Write a head, then for each event: index, kind, line, source, and what changed in the frame."""
     lines = trace.source.split("\n")
     width = min(60, max(len(line.rstrip()) + 2 * 2 for line in lines))
     rows = [

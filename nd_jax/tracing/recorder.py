@@ -1,11 +1,11 @@
 """Record one run of a program.
 
-`trace_program` executes the program *in this process*: call it on programs you trust; `nd_jax.tracing.pool` calls
-it in limited workers. Standard library only.
+`trace_program` executes the program *in this process*: call it on programs you trust; `nd_jax.tracing.pool`
+calls it in limited workers. Standard library only.
 
 What is recorded: the events of the program's own file (its frames only: library code and the call's own
-expression are other files), with the locals before the line runs, as text (`nd_jax.tracing.values`). A frame is
-one activation; a generator keeps its frame from resume to resume. The interpreter's internal
+expression are other files), with the locals before the line runs, as text (`nd_jax.tracing.values`). A frame
+is one activation; a generator keeps its frame from resume to resume. The interpreter's internal
 ``StopIteration`` at the end of ``yield from`` and ``await`` is no event.
 
 A trace is whole or it is not kept: what a limit or the program itself cut short comes back as `Dropped`. The
@@ -13,10 +13,23 @@ tracer raises into the program only to end a run whose trace is already lost.
 """
 
 import ast
+import builtins
 import gc
 import platform
 import sys
 import types
+from builtins import (  # noqa: UP029  # bound here: the program may replace them
+    BaseException,
+    MemoryError,
+    TypeError,
+    callable,
+    compile,
+    dict,
+    eval,
+    exec,
+    isinstance,
+    vars,
+)  # fmt: skip
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -46,8 +59,7 @@ def _load(source: str) -> dict[str, Any] | Dropped:
     try:
         code = compile(source, FILE, "exec", dont_inherit=True)
     except BaseException as error:
-        line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
-        return Dropped("does not compile", line.replace("\n", " "))
+        return Dropped("does not compile", values.describe_exception(error))
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module
     try:
@@ -62,16 +74,16 @@ def _load(source: str) -> dict[str, Any] | Dropped:
 def _bind(entry: str, arguments: str, namespace: dict[str, Any]) -> Callable[[], Any] | Dropped:
     """Evaluate the call's arguments in the program's namespace and give the call, ready to run."""
     try:
-        tree = compile(
+        tree: Any = compile(
             f"{entry}(\n{arguments}\n)", CALL_FILE, "eval", flags=ast.PyCF_ONLY_AST, dont_inherit=True
         )
-        call = tree.body if isinstance(tree, ast.Expression) else None
+        call = tree.body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             return Dropped("arguments", "not the arguments of one call")
         call.func.id = "_arguments"
         code = compile(tree, CALL_FILE, "eval", dont_inherit=True)
     except BaseException as error:
-        return Dropped("arguments", str(error).replace("\n", " "))
+        return Dropped("arguments", values.describe_exception(error))
     if not callable(namespace.get(entry)):
         return Dropped("no entry", f"{entry} is not a function of the program")
     try:
@@ -89,19 +101,42 @@ def _prepare(program: Source) -> Callable[[], Any] | Dropped:
     return namespace if isinstance(namespace, Dropped) else _bind(program.entry, program.arguments, namespace)
 
 
+class _Isolation:
+    """Undoes what a program in this process changes most easily: built-ins, and the module it is itself.
+
+    Garbage is not collected meanwhile: a collection at a moment of its own choosing could run finalisers
+    between two lines of the program.
+    """
+
+    def __enter__(self) -> None:
+        self._module = sys.modules.get(MODULE)
+        self._builtins = dict(vars(builtins))
+        self._collects = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        known = builtins.__dict__
+        if known != self._builtins:
+            known.clear()
+            known.update(self._builtins)
+        if self._module is None:
+            sys.modules.pop(MODULE, None)
+        else:
+            sys.modules[MODULE] = self._module
+        if self._collects:
+            gc.enable()
+
+
 def trace_program(program: Source, limits: TraceLimits) -> Trace | Dropped:
     """Run a program's entry call under the tracer, in this process.
 
     Returns:
-      The trace, or why there is none. An entry call that dies by an exception has a trace, ending in ``unwind``.
+      The trace, or why there is none. An entry call that dies by an exception has a trace, ending in
+      ``unwind``.
     """
-    saved, collecting = sys.modules.get(MODULE), gc.isenabled()
-    gc.disable()  # a collection at a moment of its own choosing could run finalisers between two lines
-    try:
+    with _Isolation():
         call = _prepare(program)
         return call if isinstance(call, Dropped) else _trace(program, call, limits)
-    finally:
-        _restore(saved, collecting)
 
 
 def _trace(program: Source, call: Callable[[], Any], limits: TraceLimits) -> Trace | Dropped:
@@ -147,9 +182,7 @@ def _trace(program: Source, call: Callable[[], Any], limits: TraceLimits) -> Tra
 
 def run_program(program: Source) -> str | Dropped:
     """Run a program's entry call without a tracer, in this process, and show its result or its exception."""
-    saved, collecting = sys.modules.get(MODULE), gc.isenabled()
-    gc.disable()
-    try:
+    with _Isolation():
         call = _prepare(program)
         if isinstance(call, Dropped):
             return call
@@ -157,19 +190,16 @@ def run_program(program: Source) -> str | Dropped:
             return values.render(call())
         except BaseException as error:
             return values.render_exception(error)
-    finally:
-        _restore(saved, collecting)
 
 
 def evaluate(source: str, expression: str) -> tuple[str | None, str | None]:
     """Evaluate an expression in the namespace of a freshly run program, in this process.
 
     Returns:
-      (text of the value, None), or (None, what went wrong: ``TypeName('...')``, or the reason the program fails).
+      (text of the value, None), or (None, what went wrong: ``TypeName: ...``, or the reason the program
+      fails).
     """
-    saved, collecting = sys.modules.get(MODULE), gc.isenabled()
-    gc.disable()
-    try:
+    with _Isolation():
         namespace = _load(source)
         if isinstance(namespace, Dropped):
             return None, f"{namespace.reason}: {namespace.detail}"
@@ -177,15 +207,4 @@ def evaluate(source: str, expression: str) -> tuple[str | None, str | None]:
             code = compile(expression.strip(), CALL_FILE, "eval", dont_inherit=True)
             return values.render(eval(code, namespace)), None
         except BaseException as error:
-            return None, values.render_exception(error)
-    finally:
-        _restore(saved, collecting)
-
-
-def _restore(module: types.ModuleType | None, collecting: bool) -> None:
-    if module is None:
-        sys.modules.pop(MODULE, None)
-    else:
-        sys.modules[MODULE] = module
-    if collecting:
-        gc.enable()
+            return None, values.describe_exception(error)

@@ -7,10 +7,10 @@ Linux adds, each where the kernel offers it and without needing privileges:
 
 - **seccomp** (x86-64, arm64): no network, no new process, no other program, no signal to others, no change of
   modes, owners, priorities or other processes' limits. Threads are allowed.
-- **landlock**: files are readable in the standard library and the system's shared libraries, writable in the own
-  folder, and nowhere else.
-- **uid**: a worker started by root runs as an unprivileged user of its own, if that user can read the standard
-  library (or nothing else would limit files); else as root without any capability.
+- **landlock**: files are readable in the standard library and the system's shared libraries, writable in the
+  own folder, and nowhere else.
+- **uid**: a worker started by root runs as an unprivileged user of its own, if that user can read the
+  standard library (or nothing else would limit files); else as root without any capability.
 
 `Sandbox.enforced` says which of them hold. This keeps honest mistakes and ordinary malice in; it is no proof
 against an exploit of the kernel.
@@ -42,16 +42,17 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
     "sched_setattr": (314, 274), "ioprio_set": (251, 30),
     # what landlock does not cover: modes, owners, times, attributes
-    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
-    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
-    "futimesat": (261, None), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
-    "fsetxattr": (190, 7), "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
-    "fremovexattr": (199, 16), "removexattrat": (466, 466),
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "removexattrat": (466, 466),
     # what outlives a process, and the kernel's wider surface
     "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "mount": (165, 40),
-    "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97), "setns": (308, 268),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "keyctl": (250, 219), "add_key": (248, 217),
-    "request_key": (249, 218), "userfaultfd": (323, 282),
+    "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
+    "setns": (308, 268), "bpf": (321, 280), "perf_event_open": (298, 241), "keyctl": (250, 219),
+    "add_key": (248, 217), "request_key": (249, 218), "userfaultfd": (323, 282),
 }  # fmt: skip
 _KILL, _TGKILL, _PRLIMIT, _CLONE, _CLONE3 = (62, 129), (234, 131), (302, 261), (56, 220), 435
 _CLONE_THREAD = 0x10000
@@ -89,8 +90,8 @@ def _filter(machine: str, pid: int) -> bytes:
         (_KILL[column], equal, pid), (_TGKILL[column], equal, pid), (_PRLIMIT[column], equal, 0),
         (_CLONE[column], any_bit, _CLONE_THREAD),
     ):  # fmt: skip
-        steps += [(equal, 0, 4, call), (load, 0, 0, first_argument), (test, 0, 1, operand), (give, 0, 0, _ALLOW),
-                  (give, 0, 0, _EPERM)]  # fmt: skip
+        steps += [(equal, 0, 4, call), (load, 0, 0, first_argument), (test, 0, 1, operand),
+                  (give, 0, 0, _ALLOW), (give, 0, 0, _EPERM)]  # fmt: skip
     steps.append((give, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *step) for step in steps)
 

@@ -1,8 +1,8 @@
-"""The trace record: what one recorded run of a program is, in memory and as JSON.
+r"""The trace record: what one recorded run of a program is, in memory and as JSON.
 
 Version 1. A trace as JSON is one object::
 
-    {"schema": 1, "id": "sample_0", "source": "def f(x):\\n    return x + 1\\n", "entry": "f",
+    {"schema": 1, "id": "sample_0", "source": "def f(x):\n    return x + 1\n", "entry": "f",
      "arguments": "1", "python": "3.11.7", "functions": ["f"],
      "events": [["call", 1, 0, 0, {"x": "1"}, null],
                 ["line", 2, 0, 0, {"x": "1"}, null],
@@ -98,4 +98,4 @@ def from_json(text: str | bytes) -> Trace:
         events = [Event(*event) for event in record["events"]]
     except TypeError as error:
         raise ValueError("an event is [kind, line, frame, depth, locals, value]") from error
-    return Trace(*(record[name] for name in Trace._fields[:-1]), events)
+    return Trace(**{**{name: record[name] for name in Trace._fields}, "events": events})

@@ -1,7 +1,7 @@
 """The files of a ``tensorflow_datasets`` folder, written and read without TensorFlow.
 
-A record is a ``tf.train.Example`` with the byte features ``id`` and ``trace``. tfds itself takes 165 us to write
-one and 1.7 s to import, this takes 3 us; the tests hold both to the same bytes and files.
+A record is a ``tf.train.Example`` with the byte features ``id`` and ``trace``. tfds itself takes 165 us to
+write one and 1.7 s to import, this takes 3 us; the tests hold both to the same bytes and files.
 """
 
 import json
@@ -18,7 +18,7 @@ def shard_name(split: str, index: int, count: int) -> str:
 
 
 def encode_example(values: dict[str, bytes]) -> bytes:
-    """Write an Example: Features (1), one entry (1) a feature: key (1), Feature (2): BytesList (1): value (1)."""
+    """Write an Example: Features (1); an entry (1) each: key (1), Feature (2): BytesList (1): value (1)."""
     entries = b""
     for name in _FEATURES:
         feature = _field(1, _field(1, values[name]))
@@ -85,7 +85,7 @@ def write_description(
     """Write what tfds reads about a folder: its features, and the records of each shard of each split."""
     text_feature = {"pythonClassName": "tensorflow_datasets.core.features.text_feature.Text", "text": {}}
     features = {
-        "featuresDict": {"features": {name: text_feature for name in _FEATURES}},
+        "featuresDict": {"features": dict.fromkeys(_FEATURES, text_feature)},
         "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
     }
     description = {

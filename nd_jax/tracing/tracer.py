@@ -3,7 +3,20 @@
 import sys
 import types
 from builtins import (  # noqa: UP029  # bound here: the program may replace them
-    BaseException, MemoryError, all, dict, enumerate, id, int, len, list, map, repr, str, tuple, type,
+    BaseException,
+    MemoryError,
+    all,
+    dict,
+    enumerate,
+    id,
+    int,
+    len,
+    list,
+    map,
+    repr,
+    str,
+    tuple,
+    type,
 )  # fmt: skip
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_OPTIMIZED
@@ -20,6 +33,7 @@ _YIELDS = frozenset(opmap[name] for name in ("YIELD_VALUE", "SEND", "RESUME"))
 _LOCALS_ARE_VIEWS = sys.version_info >= (3, 13)  # PEP 667: each look-up searches; a copy is faster
 _SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _LEAST = -BIG
+_NO_PARTS: tuple[Any, ...] | None = None
 _NOTHING: Any = object()
 _CLASS_NAMES = frozenset(  # what the interpreter itself binds in a class body
     ("__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__classdict__", "__class__",
@@ -113,8 +127,8 @@ class _Frame:
     """The tracer of one frame.
 
     ``texts`` is what each local last looked like: the same atom (``same``), or a list of the same atoms
-    (``before``), looks the same again. Nothing else is remembered: it could have changed, and to hold it would
-    delay its finaliser.
+    (``before``), looks the same again. Nothing else is remembered: it could have changed, and to hold it
+    would delay its finaliser.
     """
 
     __slots__ = ("before", "code", "depth", "fid", "raised_at", "run", "same", "texts")
@@ -123,7 +137,7 @@ class _Frame:
         self.run, self.fid, self.code = run, fid, code
         self.depth, self.raised_at = 0, -1
         size = len(code.names)
-        self.same, self.before, self.texts = [_NOTHING] * size, [None] * size, [""] * size
+        self.same, self.before, self.texts = [_NOTHING] * size, [_NO_PARTS] * size, [""] * size
 
     def trace(self, frame: types.FrameType, kind: str, arg: Any) -> Any:
         """Record one event of the frame."""
@@ -155,7 +169,7 @@ class _Frame:
         return self.trace
 
     def other(self, frame: types.FrameType, kind: str, arg: Any) -> tuple[Any, str | None]:
-        """Take an event that is no line: its kind in our terms (None for one that is not recorded) and its value."""
+        """Take an event that is no line: its kind in our terms (None: not recorded) and its value."""
         run, stack = self.run, self.run.stack
         if kind == CALL:
             self.enter()
@@ -223,9 +237,7 @@ class _Frame:
                 continue
             kind = type(item)
             if kind is str:
-                text = (
-                    repr(item) if len(item) < 50 else render(item)
-                )  # no escape is longer than ten characters
+                text = repr(item) if len(item) < 50 else render(item)  # an escape has at most ten characters
                 same[index], before[index] = item, None
             elif kind is int:
                 text = repr(item) if _LEAST < item < BIG else render(item)
@@ -248,7 +260,7 @@ class _Frame:
 
 
 def _class_locals(found: Any) -> dict[str, str]:
-    """Show a class body's names, in order of binding; none where its metaclass keeps them in a mapping of its own."""
+    """Show a class body's names in order of binding; none where a metaclass keeps them in its own mapping."""
     if type(found) is not dict:
         return {}
     return {

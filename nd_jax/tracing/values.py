@@ -12,8 +12,8 @@ state), shows addresses, has no bound, and raises on integers of more than 4,300
   items are sorted by their text.
 - No text holds a line break, and every text is valid UTF-8: ``repr`` escapes both.
 
-Standard library only: this runs inside the recording process, next to the program. Here are the common values,
-at the speed of C; `nd_jax.tracing.compound` has the rest.
+Standard library only: this runs inside the recording process, next to the program. Here are the common
+values, at the speed of C; `nd_jax.tracing.compound` has the rest.
 """
 
 from builtins import (  # noqa: UP029  # bound here: the program may replace them
@@ -52,6 +52,15 @@ def is_cut(value: object) -> bool:
 def render_exception(error: BaseException) -> str:
     """Show an exception as its type and arguments, ``KeyError('k')``."""
     return bounded(error)[0]
+
+
+def describe_exception(error: BaseException) -> str:
+    """Describe an exception in one line for people: ``TypeName: message``."""
+    args = error.args
+    if type(error) is SyntaxError and error.lineno is not None:
+        args = (f"{error.msg} (line {error.lineno})",)
+    text = render(args[0])[1:-1] if args and type(args[0]) is str else ", ".join(map(render, args))
+    return f"{render_exception(error).partition('(')[0]}: {text}"
 
 
 def _show_int(value: int) -> str:

@@ -1,7 +1,7 @@
 """The zygote: a small process that forks a limited child for each batch of jobs. Standard library only.
 
-`nd_jax.tracing.pool` starts it (``python -S -P -c ...``), and they talk over the socket at descriptor 0, in messages
-with a length before them:
+`nd_jax.tracing.pool` starts it (``python -S -P -c ...``), and they talk over the socket at descriptor 0, in
+messages with a length before them:
 
 1. parent: JSON of `Sandbox.Limits` and `TraceLimits`; zygote: JSON ``{"python", "enforced"}``.
 2. parent: JSON list of jobs; zygote: child's pid and a secret, with the reading end of the child's own pipe.
@@ -9,7 +9,8 @@ with a length before them:
 4. zygote, when the child is dead, its group killed and its folder gone: wait status and CPU seconds.
 
 A child exits with `TAINTED` where the program it has just run changed what the next one would see.
-Jobs: ``["trace", source, entry, arguments]``, ``["gate", ...]`` the same, and ``["evaluate", source, expression]``.
+Jobs: ``["trace", source, entry, arguments]``, ``["run", ...]`` the same without a tracer, and ``["evaluate",
+source, expression]``.
 """
 
 import builtins
@@ -23,18 +24,20 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from nd_jax.tracing import recorder, sandbox
-from nd_jax.tracing.recorder import Dropped, TraceLimits
+from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 START, FRAME, END = struct.Struct("<i16s"), struct.Struct("<16sIQ"), struct.Struct("<id")
 TAINTED = 93
 TRACE, DROPPED, TEXT, ERROR = b"T", b"D", b"V", b"E"
-# Modules that programs often import and that keep no state a later program could see, once checked for changes.
+# Modules that programs often import and that keep no state a later program could see, once checked for
+# changes.
 CHECKED_MODULES = ("abc", "bisect", "cmath", "collections", "collections.abc", "copy", "dataclasses", "enum",
-                   "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re", "string",
-                   "typing")  # fmt: skip
+                   "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re",
+                   "string", "typing")  # fmt: skip
 
 
 class _Program(NamedTuple):
@@ -102,10 +105,9 @@ def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:
         text, error = recorder.evaluate(job[1], job[2])
         return TEXT + text.encode() if text is not None else ERROR + (error or "").encode()
     program = _Program(*job[1:])
-    untraced = b""
-    if kind == "gate":
+    if kind == "run":
         result = recorder.run_program(program)
-        untraced = (result if isinstance(result, str) else result.reason).encode() + b"\0"
+        return TEXT + result.encode() if isinstance(result, str) else DROPPED + json.dumps(result).encode()
     trace = recorder.trace_program(program, limits)
     if not isinstance(trace, Dropped):
         try:
@@ -116,9 +118,9 @@ def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:
             trace = Dropped("not UTF-8", "a name holds a lone surrogate")
         else:
             if len(events) <= max_bytes:
-                return untraced + TRACE + events
+                return TRACE + events
             trace = Dropped("too large", f"{len(events)} bytes of JSON")
-    return untraced + DROPPED + json.dumps(trace).encode()
+    return DROPPED + json.dumps(trace).encode()
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -231,10 +233,8 @@ class _Zygote:
                     orphaned = True
                     poll.unregister(self.control)
                     os.kill(pid, signal.SIGKILL)
-        try:
+        with suppress(OSError):  # nobody is left in its group, as it should be
             os.killpg(pid, signal.SIGKILL)
-        except OSError:  # nobody is left in it, as it should be
-            pass
         _kill_leftovers()
         return None if orphaned else (status, usage.ru_utime + usage.ru_stime)
 

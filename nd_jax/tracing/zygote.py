@@ -17,15 +17,15 @@ from typing import Any
 
 from nd_jax.errors import UserError
 from nd_jax.tracing import worker
-from nd_jax.tracing.recorder import Dropped, TraceLimits
+from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 _ROOT = str(Path(__file__).parents[2])
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from nd_jax.tracing.worker import main; main()"  # what it executes
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from nd_jax.tracing.worker import main; main()"
 
 
 @dataclass(frozen=True)
 class WorkerLimits:
-    """What a program may use while it is recorded or evaluated; who passes a limit is dropped with its reason."""
+    """What a program may use while it is recorded or evaluated; one that uses more is dropped."""
 
     trace: TraceLimits = field(default_factory=TraceLimits)
     """Events and frames of one trace."""
@@ -70,7 +70,7 @@ class Zygote:
             with theirs:
                 self._process = subprocess.Popen(
                     [python, "-S", "-s", "-P", "-B", "-X", "utf8", "-W", "ignore", "-c", _START, _ROOT],
-                    stdin=theirs, stdout=subprocess.DEVNULL, cwd="/", start_new_session=True,
+                    stdin=theirs.fileno(), stdout=subprocess.DEVNULL, cwd="/", start_new_session=True,
                     env={"PYTHONHASHSEED": str(hash_seed), "LC_ALL": "C.UTF-8"},
                 )  # fmt: skip
         except OSError as error:
@@ -103,8 +103,8 @@ class Zygote:
     def run(self, jobs: Sequence[list[Any]]) -> list[bytes | Dropped]:
         """Run jobs; for each its payload, or the reason why its process gave none.
 
-        A process that dies costs the job it was at, and no other: that one is run again alone, to learn its own
-        reason; those after it go to a new process.
+        A process that dies costs the job it was at, and no other: that one is run again alone, to learn its
+        own reason; those after it go to a new process.
         """
         results: list[bytes | Dropped] = []
         while len(results) < len(jobs):
@@ -126,7 +126,7 @@ class Zygote:
         return [ending or Dropped("killed", "it ended before its result")], None
 
     def _run_process(self, jobs: Sequence[list[Any]]) -> tuple[list[bytes], Dropped | None]:
-        """Run jobs in one child: the payloads it gave, and why it gave no more (None: it only asked for a new one)."""
+        """Run jobs in one child: its payloads, and why there are no more (None: it asked for a new one)."""
         try:
             worker.write_message(self._control, json.dumps(jobs).encode())
             header, descriptors, _, _ = socket.recv_fds(self._control, worker.START.size, 1)
@@ -163,7 +163,8 @@ class Zygote:
                     raise Interrupted
                 while frames.read():
                     pass
-                return killed_for or self._reason(*worker.END.unpack(ended), frames)
+                status, cpu_s = worker.END.unpack(ended)
+                return killed_for or self._reason(status, cpu_s, frames)
             if not killed_for and (frames.forged or not ready):
                 killed_for = (
                     Dropped("forged result", "it wrote to the recorder's pipe")
