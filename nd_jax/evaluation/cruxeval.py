@@ -272,7 +272,7 @@ def write(result: Result, directory: Path) -> None:
     table = report.markdown(report.cruxeval_table([result.figures]))
     for name, text in (
         (f"{stem}.json", json.dumps(result.figures, indent=2)),
-        (f"{stem}.jsonl", "\n".join(json.dumps(row, ensure_ascii=False) for row in result.rows)),
+        (f"{stem}.jsonl", "\n".join(json.dumps(row) for row in result.rows)),
         (f"{stem}-generations.json", json.dumps(result.generations, indent=1)),
         (f"{stem}.md", table),
     ):

@@ -159,7 +159,7 @@ def test_data_that_cannot_be_scored_are_refused(tmp_path, lines, message):
 
 
 def test_everything_is_written_and_the_generations_score_the_same_again(tmp_path):
-    answers = Answers([["f(2, 1)"], ["f(1)"], []], {2: ("unreadable state", "")})
+    answers = Answers([["f(2, 1)"], ["f('\ud800')"], []], {2: ("unreadable state", "")})
     result = cruxeval.score(PROGRAMS[:3], answers, INPUT)
     cruxeval.write(result, tmp_path / "scores")
     assert json.loads((tmp_path / "scores/cruxeval-input.json").read_text()) == result.figures
