@@ -1,7 +1,7 @@
 """The files of a ``tensorflow_datasets`` folder, written and read without TensorFlow.
 
 A record is a ``tf.train.Example`` with the byte features ``id`` and ``trace``. tfds itself takes 165 us to
-write one and 1.7 s to import, this takes 3 us; the tests hold both to the same bytes and files.
+write one and 1.7 s to import, this takes 3 us; the tests hold each to read the other's.
 """
 
 import json
