@@ -6,7 +6,6 @@ on the same side, so a renamed copy of a held-out program is never trained on.
 
 import ast
 import hashlib
-from collections.abc import Iterator
 from typing import Literal
 
 from nd_jax.programs.syntax import parse
@@ -15,9 +14,19 @@ HELD_OUT_ONE_IN = 20
 """One normalised source in so many is held out: 5 %."""
 
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IGNORED_FIELDS = frozenset(("ctx", "kind", "type_comment", "type_ignores"))
 _FOREIGN_NAMES = frozenset(((ast.alias, "name"), (ast.ImportFrom, "module")))
+_BINDING_FIELDS: dict[type[ast.AST], str] = {
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+    ast.arg: "arg",
+    ast.ExceptHandler: "name",
+    ast.alias: "asname",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+}
 
 
 def split_of(source: str) -> Literal["train", "heldout"]:
@@ -38,32 +47,33 @@ def normalised_source(source: str) -> str:
     tree = parse(source)
     if tree is None:
         return source
-    bound = _bound_names(tree)
-    numbers: dict[str, str] = {}
-    written: list[str] = []
+    bound: set[str] = set()
+    spelled: list[str] = []
     pending: list[ast.AST | str] = [
         tree
     ]  # no recursion: a long sum is nested deeper than Python allows calls
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.AST):
-            pending.extend(reversed([*_parts(node), ")"]))
-        elif node in bound:
-            written.append(numbers.setdefault(node, f"_{len(numbers)}"))
+        if isinstance(node, str):
+            spelled.append(node)
         else:
-            written.append(node.lstrip("'."))
-    return "".join(written)
+            bound.update(_binds(node))
+            pending.extend(reversed(_spell(node)))
+    numbers: dict[str, str] = {}
+    return "".join(
+        numbers.setdefault(text, f"_{len(numbers)}") if text in bound else text.lstrip("'.")
+        for text in spelled
+    )
 
 
-def _parts(node: ast.AST) -> Iterator[ast.AST | str]:
+def _spell(node: ast.AST) -> list[ast.AST | str]:
     """Spell one node: children as they are, names behind a quote mark, attribute names behind a full stop."""
-    yield f"{type(node).__name__}("
+    parts: list[ast.AST | str] = [f"{type(node).__name__}("]
     if isinstance(node, ast.Constant):
-        yield type(node.value).__name__
-        return
+        return [*parts, type(node.value).__name__, ")"]
     for field in node._fields:
         value = getattr(node, field, None)
-        if field in _IGNORED_FIELDS or value is None or value == []:
+        if value is None or value == [] or field in _IGNORED_FIELDS:
             continue
         if isinstance(node, ast.JoinedStr):  # where its literal pieces are cut differs between versions
             value = [piece for piece in node.values if isinstance(piece, ast.FormattedValue)]
@@ -72,10 +82,11 @@ def _parts(node: ast.AST) -> Iterator[ast.AST | str]:
         mark = (
             "." if isinstance(node, ast.Attribute) else "" if (type(node), field) in _FOREIGN_NAMES else "'"
         )
-        yield f" {field}="
-        for item in value if isinstance(value, list) else [value]:
-            yield item if isinstance(item, ast.AST) else f"{mark}{item}"
-            yield ","
+        parts.append(f" {field}=")
+        for item in value if isinstance(value, list) else (value,):
+            parts += (item if isinstance(item, ast.AST) else f"{mark}{item}", ",")
+    parts.append(")")
+    return parts
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
@@ -86,27 +97,17 @@ def _is_docstring(statement: ast.stmt) -> bool:
     )
 
 
-def _bound_names(tree: ast.Module) -> set[str]:
-    """Collect the names that the program itself chooses, marked as `_parts` marks them."""
-    bound: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                bound.add(f"'{name}")
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(f"'{name}")
-            case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
-                bound.add(f"'{name}")
-            case (
-                ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name))
-            ):
-                bound.add(f"'{name}")
-            case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
-                bound.add(f".{name}")
-        if isinstance(node, ast.ClassDef):
-            bound.update(f".{item.name}" for item in node.body if isinstance(item, _DEFINITIONS))
-            targets = (
-                target for item in node.body if isinstance(item, ast.Assign) for target in item.targets
-            )
-            bound.update(f".{target.id}" for target in targets if isinstance(target, ast.Name))
-    return bound
+def _binds(node: ast.AST) -> list[str]:
+    """List the names that the program chooses in this node, marked as `_spell` marks them."""
+    if isinstance(node, ast.Name):
+        return [] if isinstance(node.ctx, ast.Load) else [f"'{node.id}"]
+    if isinstance(node, ast.Attribute):
+        return [] if isinstance(node.ctx, ast.Load) else [f".{node.attr}"]
+    if type(node) not in _BINDING_FIELDS:
+        return []
+    names = [f"'{getattr(node, _BINDING_FIELDS[type(node)])}"]
+    if isinstance(node, ast.ClassDef):  # what its body binds is reached as an attribute
+        names += [f".{item.name}" for item in node.body if isinstance(item, _DOCUMENTED[1:])]
+        targets = [target for item in node.body if isinstance(item, ast.Assign) for target in item.targets]
+        names += [f".{target.id}" for target in targets if isinstance(target, ast.Name)]
+    return names

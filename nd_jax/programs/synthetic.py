@@ -1,17 +1,29 @@
 """Seeded synthetic programs: the embedded default of what is traced.
 
-Each program is one entry function over integers, strings, lists, dicts and booleans, often with a helper function,
-composed of the idioms in `nd_jax.programs.idioms`: it terminates, stays small, raises only where it means to, and
-reads everything it computes.
+Each program is one entry function over integers, strings, lists, dicts and booleans, often with a helper
+function, composed of the idioms in `nd_jax.programs.idioms`: it terminates, stays small, raises only where it
+means to, and reads everything it computes.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nd_jax.programs.idioms import exceptions, helpers, inputs, loops, patterns, statements
-from nd_jax.programs.idioms.conversions import combine, convert, target_of
+from nd_jax.programs.idioms.conversions import combine, convert, expression, target_of
 from nd_jax.programs.idioms.draft import Draft, Module
-from nd_jax.programs.idioms.values import BOOL, CHAR, DICT, INT, INTS, STR, WORDS, Dice, Value, Weighted
+from nd_jax.programs.idioms.values import (
+    BOOL,
+    CHAR,
+    DICT,
+    INT,
+    INTS,
+    LOOSE,
+    STR,
+    WORDS,
+    Dice,
+    Value,
+    Weighted,
+)
 from nd_jax.programs.idioms.words import VERBS
 from nd_jax.programs.program import Program
 
@@ -30,7 +42,7 @@ class SyntheticConfig:
     """Of those loops: keep the best so far."""
     nested: float = 0.05
     """Of those loops: a loop in a loop."""
-    helpers: float = 0.4
+    helpers: float = 0.42
     """Has a second function, which is called."""
     guards: float = 0.09
     """Begins with an early return for some inputs."""
@@ -40,7 +52,7 @@ class SyntheticConfig:
     """Of the functions that raise: nobody catches."""
     steps: float = 0.35
     """One more statement or branch after a loop."""
-    either: float = 0.12
+    either: float = 0.1
     """Ends with two returns, one under a condition."""
     plain_names: float = 0.45
     """The entry function is called ``f``."""
@@ -53,7 +65,7 @@ _FIRST = Weighted((STR, 4.5), (INTS, 2.5), (INT, 2), (WORDS, 0.8), (DICT, 1.2), 
 
 
 def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Iterator[Program]:
-    """Yield programs ``start`` to ``stop`` (not included); each depends on config, seed and its number alone."""
+    """Yield programs ``start`` to ``stop - 1``; each depends on config, seed and its number alone."""
     for index in range(start, stop):
         yield _Writer(config, Dice(f"{seed}/{index}")).program(f"synthetic/{seed}/{index}")
 
@@ -81,12 +93,15 @@ class _Writer:
     def body(self, d: Draft) -> None:
         dice, config = self.dice, self.config
         wants_loop = dice.chance(config.loops)
-        source = d.want(dice.draw(_SOURCES if wants_loop else _FIRST), self.flavour())
+        source = d.want(dice.draw(_SOURCES if wants_loop else _FIRST))
         assert source is not None
         if dice.chance(config.guards):
             statements.guard(d, source)
         if dice.chance(config.exceptions):
-            exceptions.checked(d, config.uncaught) or exceptions.attempt(d)
+            if dice.chance(0.5):
+                exceptions.checked(d, config.uncaught)
+            else:
+                exceptions.attempt(d)
         if wants_loop:
             if self.loop(d, self.prepared(d, source)):
                 return
@@ -98,15 +113,15 @@ class _Writer:
                 value = statements.step(d, value)
         self.end(d)
 
-    def flavour(self) -> str:
-        return ""
-
     def prepared(self, d: Draft, v: Value) -> Value:
         """Rework an input before the main part, now and then."""
-        if v.flavour == "spaced" or len(v.flavour) == 1:
-            return d.let(convert(d, v, WORDS)) if v.type == STR else v
+        if v.separator and self.dice.chance(0.7):
+            words = d.let(expression(d, v, WORDS))
+            if words.flavour == "digits" and self.dice.chance(0.7):
+                return d.put(words.text, Value(f"list(map(int, {words.text}))", INTS, 1, 3, 0, 9))
+            return words
         if self.dice.chance(0.2) and v.type in (STR, INTS, WORDS):
-            made = convert(d, v, v.type)
+            made = expression(d, v, v.type)
             if made.type == v.type and made.hi >= 2:
                 return d.put(v.text, made) if self.dice.chance(0.5) else d.let(made)
         return v
@@ -134,7 +149,9 @@ class _Writer:
         waiting = d.waiting()
         value = waiting[-1]
         for other in waiting[-2::-1]:
-            value = combine(d, value, other)
+            value = combine(d, d.let(value) if value.rank == LOOSE else value, other)
+        if value.rank == LOOSE:
+            value = d.let(value)
         if self.module.helpers_left:
             value = (
                 helpers.make(d, value, target_of(d, value)) if value.type not in ("tuple", CHAR) else value

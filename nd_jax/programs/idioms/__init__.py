@@ -1,1 +1,1 @@
-"""What synthetic programs are composed of: vocabulary, typed expressions, statements, loops, helper functions."""
+"""What synthetic programs are composed of: vocabulary, expressions, statements, loops, helper functions."""

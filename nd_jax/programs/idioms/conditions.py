@@ -1,22 +1,21 @@
 """Tests on a value that can go either way."""
 
 from nd_jax.programs.idioms.draft import Draft
+from nd_jax.programs.idioms.expressions import letter
 from nd_jax.programs.idioms.values import INT, Value, Weighted
 from nd_jax.programs.idioms.words import KEY_SETS, LETTERS, VOWELS
 
 _ON_INT = Weighted(
-    (">", 3), ("<", 2.5), (">=", 1.5), ("<=", 1), ("even", 3), ("odd", 1.5), ("mod", 1.5), ("!=", 1), ("==", 0.6),
-    ("between", 1), ("in", 0.5), ("other", 1.5),
+    (">", 3), ("<", 2.5), (">=", 1.5), ("<=", 1), ("even", 3), ("odd", 1.5), ("mod", 1.5), ("!=", 1),
+    ("==", 0.6), ("between", 1), ("in", 0.5), ("other", 1.5),
 )  # fmt: skip
 
 
 def condition(d: Draft, v: Value) -> str:
-    """Write a test of one value; joined by ``and``, ``or`` now and then."""
+    """Write a test of one value; now and then a size and a remainder together."""
     text = _simple(d, v)
-    if d.dice.chance(0.06):
-        other = _simple(d, v)
-        if other != text and "in" not in text.split(" ") and text.split(" ")[-1] not in other.split(" "):
-            return f"{text} {d.dice.pick(('and', 'or'))} {other}"
+    if v.type == INT and "%" not in text and d.dice.chance(0.1):
+        return f"{text} {d.dice.pick(('and', 'or'))} {v.grouped} % 2 == {d.dice.between(0, 1)}"
     return text
 
 
@@ -49,14 +48,14 @@ def _size(d: Draft, v: Value) -> str:
         return f"len({v.text}) > {v.lo}"
     if v.lo == 0 and d.dice.chance(0.4):
         return v.text if d.dice.chance(0.5) else f"not {v.text}"
+    if d.dice.chance(0.15):
+        return f"len({v.text}) % 2 == {d.dice.between(0, 1)}"
     limit = (
         d.number(v.lo, v.hi - 1, v.text)
         if v.hi - v.lo < 8
         else d.number((v.lo + v.hi) // 2 - 2, (v.lo + v.hi) // 2, v.text)
     )
     sign = d.dice.pick((">", ">", ">", "<="))
-    if d.dice.chance(0.15):
-        return f"len({v.text}) % 2 == {d.dice.between(0, 1)}"
     return f"len({v.text}) {sign} {limit.text}"
 
 
@@ -108,29 +107,23 @@ def _on_char(d: Draft, v: Value) -> str:
         return d.dice.pick(
             (f"{c} > {d.dice.pick('2345')!r}", f"{c} in '02468'", f"{c} != '0'", f"int({c}) > 4")
         )
-    if len(v.flavour) == 1:
-        return f"{c} {d.dice.pick(('!=', '=='))} {v.flavour!r}"
-    if v.flavour == "spaced" and d.dice.chance(0.6):
-        return d.dice.pick((f"{c} != ' '", f"{c} == ' '", f"{c}.isalpha()"))
-    vowels, letter = VOWELS, d.dice.pick(LETTERS[:7])
-    if v.flavour == "upper":
-        vowels, letter = vowels.upper(), letter.upper()
+    if v.separator and d.dice.chance(0.7):
+        return d.dice.pick((f"{c} != {v.separator!r}", f"{c} == {v.separator!r}", f"{c}.isalnum()"))
+    vowels = VOWELS.upper() if v.flavour == "upper" else VOWELS
+    one = letter(d, v)
     match d.dice.between(0, 9):
         case 0 | 1 | 2:
             return f"{c} in {vowels!r}"
         case 3:
             return f"{c} not in {vowels!r}"
         case 4 | 5:
-            return f"{c} == {letter!r}"
+            return f"{c} == {one!r}"
         case 6:
-            return f"{c} != {letter!r}"
+            return f"{c} != {one!r}"
         case 7 | 8:
-            return (
-                f"{c} {d.dice.pick('<>')} {'M' if v.flavour == 'upper' else d.dice.pick('ghkmn')!r}".replace(
-                    " M", " 'M'"
-                )
-            )
-    some = "".join(sorted({d.dice.pick(LETTERS[:8]), d.dice.pick(LETTERS[:8]), letter}))
+            middle = "M" if v.flavour == "upper" else d.dice.pick("ghkmn")
+            return f"{c} {d.dice.pick('<>')} {middle!r}"
+    some = "".join(sorted({letter(d, v), letter(d, v), one}))
     return f"{c} in {some!r}" if d.dice.chance(0.7) else f"{c} not in {some!r}"
 
 
@@ -138,26 +131,25 @@ def _on_str(d: Draft, v: Value) -> str:
     s = v.grouped
     if v.hi <= 1:
         return _on_char(d, v)
-    letter = d.dice.pick(LETTERS[:8])
-    letter = letter.upper() if v.flavour == "upper" else letter
+    one = letter(d, v)
     match d.dice.between(0, 11):
         case 0 | 1 | 2 if v.hi > v.lo:
             return _size(d, v)
         case 3:
-            return f"{s}.startswith({letter!r})"
+            return f"{s}.startswith({one!r})"
         case 4:
-            return f"{s}.endswith({letter!r})"
+            return f"{s}.endswith({one!r})"
         case 5 | 6:
-            return f"{letter!r} in {v.text}"
+            return f"{one!r} in {v.text}"
         case 7:
-            return f"{letter!r} not in {v.text}"
+            return f"{one!r} not in {v.text}"
         case 8 if v.lo >= 1:
             return _on_char(d, Value(f"{s}[{d.dice.pick((0, 0, -1))}]", "char", 1, 1, flavour=v.flavour))
         case 9 if v.flavour in ("mixed", "digits", "any"):
             return f"{s}.{d.dice.pick(('isdigit', 'isalpha', 'isalnum', 'islower'))}()"
         case 10 if v.lo >= 2:
             return d.dice.pick((f"{s}[0] == {s}[-1]", f"{s} == {s}[::-1]", f"{s}[0] < {s}[-1]"))
-    return f"{s}.count({letter!r}) > {d.dice.pick((0, 1, 1))}"
+    return f"{s}.count({one!r}) > {d.dice.pick((0, 1, 1))}"
 
 
 def _on_ints(d: Draft, v: Value) -> str:

@@ -8,6 +8,7 @@ from nd_jax.programs.idioms.expressions import (
     from_ints,
     from_str,
     from_words,
+    letter,
     number,
     of_two,
 )
@@ -58,7 +59,7 @@ def convert(d: Draft, v: Value, target: str) -> Value:
 
 
 def expression(d: Draft, v: Value, target: str) -> Value:
-    """Make a value of the target type without calling a helper; never the bare variable, unless nothing else fits."""
+    """Make a value of the target type without a helper; the bare variable only where nothing else fits."""
     match v.type, target:
         case "int", "int":
             return from_int(d, v)
@@ -128,6 +129,16 @@ def expression(d: Draft, v: Value, target: str) -> Value:
     return v
 
 
+def another(d: Draft, v: Value, one: Value) -> Value:
+    """Make a value of the same type as one that is already there, but another one if at all possible."""
+    made = expression(d, v, one.type)
+    for _ in range(3):
+        if made.text != one.text:
+            break
+        made = expression(d, v, one.type)
+    return made
+
+
 def combine(d: Draft, one: Value, other: Value) -> Value:
     """Make one value out of two, so that both have been of use; a tuple where nothing better fits."""
     kinds = {STR if v.type == CHAR else v.type for v in (one, other)}
@@ -136,7 +147,7 @@ def combine(d: Draft, one: Value, other: Value) -> Value:
     if kinds == {STR} and one.hi + other.hi <= LONGEST + 4:
         mark = d.dice.pick(("", "", "-", " ", ":"))
         hi = one.hi + other.hi + 1
-        if mark and d.dice.chance(0.6):
+        if mark and one.text.isidentifier() and other.text.isidentifier() and d.dice.chance(0.6):
             return Value(
                 f"f'{{{one.text}}}{mark}{{{other.text}}}'", STR, one.lo + other.lo, hi, flavour="any"
             )
@@ -179,7 +190,8 @@ def combine(d: Draft, one: Value, other: Value) -> Value:
                 item_lo, item_hi = min(made.item_lo, item.item_lo), max(made.item_hi, item.item_hi)
                 text = f"{made.text} if {items.text} else {item.text}"
                 return Value(text, made.type, lo, hi, item_lo, item_hi, "any", LOOSE)
-    return Value(f"({one.text}, {other.text})", TUPLE, 2, 2)
+    texts = [v.text[1:-1] if v.type == TUPLE and v.text.startswith("(") else v.text for v in (one, other)]
+    return Value(f"({', '.join(texts)})", TUPLE, 2, 2)
 
 
 def _str_from_int(d: Draft, v: Value) -> Value:
@@ -198,7 +210,7 @@ def _int_from_str(d: Draft, v: Value) -> Value:
     s = v.grouped
     if v.flavour == "digits" and v.lo >= 1 and v.hi <= 2:
         return number(f"int({v.text})", 0, 10**v.hi - 1)
-    letter = d.dice.pick(LETTERS[:8])
+    one = letter(d, v)
     if v.type == CHAR:
         vowels = d.dice.pick(("aeiou", "abc", "xyz", "lmnop"))
         return number(f"{vowels!r}.find({v.text})", -1, 4)
@@ -206,18 +218,18 @@ def _int_from_str(d: Draft, v: Value) -> Value:
         case 0 | 1 | 2 | 3:
             return number(f"len({v.text})", v.lo, v.hi)
         case 4 | 5:
-            return number(f"{s}.count({letter!r})", 0, v.hi)
+            return number(f"{s}.count({one!r})", 0, v.hi)
         case 6:
-            return number(f"{s}.{d.dice.pick(('find', 'find', 'rfind'))}({letter!r})", -1, v.hi - 1)
+            return number(f"{s}.{d.dice.pick(('find', 'find', 'rfind'))}({one!r})", -1, v.hi - 1)
     extra = d.number(1, 4, v.text)
     return number(f"len({v.text}) * {extra.text}", v.lo * extra.lo, v.hi * extra.hi, rank=SUM)
 
 
 def _words_from_str(d: Draft, v: Value) -> Value:
-    if len(v.flavour) == 1:
-        return Value(f"{v.grouped}.split({v.flavour!r})", WORDS, 1, 3, 1, 2, "word")
-    if v.flavour == "spaced":
-        return Value(f"{v.grouped}.split()", WORDS, 1, 3, 1, 3, "word")
+    if v.separator:
+        text = f"{v.grouped}.split({'' if v.flavour == 'spaced' else repr(v.separator)})"
+        digits = v.flavour.endswith("#")
+        return Value(text, WORDS, 1, 3, 1, 1 if digits else 3, "digits" if digits else "word")
     text = f"list({v.text})" if d.dice.chance(0.7) else f"sorted({v.text})"
     return Value(text, WORDS, v.lo, v.hi, 1, 1, v.flavour)
 
@@ -292,8 +304,8 @@ def _from_dict(d: Draft, v: Value, target: str) -> Value:
             f"list({s}.keys())",
             f"sorted({v.text}, key={s}.get)",
         ]
-        if hi - lo >= 3 and not d.loops:
-            forms += [f"[{k} for {k} in {v.text} if {s}[{k}] > {d.number(lo + 1, hi - 1, v.text).text}]"]
+        if hi - lo >= 3 and not d.loops and d.dice.chance(0.3):
+            forms = [f"[{k} for {k} in {v.text} if {s}[{k}] > {d.number(lo + 1, hi - 1, v.text).text}]"]
         text = d.dice.pick(forms)
         return Value(text, WORDS, 0 if text[0] == "[" else v.lo, v.hi, 1, 5, "word")
     if target in (STR, CHAR):

@@ -9,6 +9,7 @@ from nd_jax.programs.idioms import inputs
 from nd_jax.programs.idioms.values import (
     ATOM,
     BOOL,
+    BUSY,
     CHAR,
     DICT,
     INT,
@@ -54,8 +55,8 @@ class Module:
 class Draft:
     """One function being written.
 
-    Parameters come into being when something wants an input, so none is unused. A variable is ``unread`` from the
-    moment it gets a value until some text mentions it; whoever finishes the function reads what is left.
+    Parameters come into being when something wants an input, so none is unused. A variable is ``unread`` from
+    the moment it gets a value until some text mentions it; whoever finishes the function reads what is left.
     """
 
     def __init__(self, module: Module, first: Value | None = None) -> None:
@@ -78,14 +79,18 @@ class Draft:
     # Names and variables
 
     def spare(self, names: tuple[str, ...]) -> str:
-        """Choose a name that this function does not use, early ones more often."""
+        """Take a name that this function does not use, early ones more often."""
         free = [name for name in names if name not in self.scope and name not in self.module.names]
         if free:
-            return free[min(self.dice.between(0, len(free) - 1), self.dice.between(0, len(free) - 1))]
-        number = 2
-        while f"{names[0]}{number}" in self.scope:
-            number += 1
-        return f"{names[0]}{number}"
+            last = len(free) - 1
+            name = free[min(self.dice.between(0, last), self.dice.between(0, last))]
+        else:
+            number = 2
+            while f"{names[0]}{number}" in self.scope:
+                number += 1
+            name = f"{names[0]}{number}"
+        self.scope[name] = Value(name, BUSY)
+        return name
 
     def bind(self, name: str, value: Value) -> Value:
         """Note that a variable now holds a value that nobody has read."""
@@ -125,7 +130,7 @@ class Draft:
         return len(self.parameters) < (2 if self.is_helper else self.module.max_parameters)
 
     def want(self, kind: str, flavour: str = "") -> Value | None:
-        """Find a variable of a type: an unread one, else a new parameter, else any; None if there can be none."""
+        """Find a variable of a type: an unread one, else a new parameter, else any, else None."""
         found = [v for v in self.variables(kind) if not flavour or v.flavour == flavour]
         unread = [value for value in found if value.text in self.unread]
         if unread:
@@ -143,7 +148,7 @@ class Draft:
         return True
 
     def number(self, lo: int, hi: int, beside: str = "") -> Value:
-        """Choose a small integer between bounds: mostly a literal, else another variable or a new parameter."""
+        """Choose an integer between bounds: mostly a literal, else another variable or a new parameter."""
         if self.dice.chance(0.25):
             fitting = [v for v in self.variables(INT) if lo <= v.lo and v.hi <= hi and v.text not in beside]
             if fitting:
@@ -154,7 +159,7 @@ class Draft:
         return Value(str(drawn), INT, drawn, drawn)
 
     def arguments(self, first: Value, callee: "Draft") -> str:
-        """Write the arguments of a call of a helper, variables where some fit; the caller's line reads them."""
+        """Write the arguments of a call of a helper, some of them variables that fit."""
         texts = [first.text]
         for parameter in callee.parameters[1:]:
             fitting = [
@@ -208,6 +213,11 @@ class Draft:
         self.lines.append(self.indent)
         return len(self.lines) - 1
 
+    def drop_repeated(self, first: int, second: int) -> None:
+        """Take back a block (its header is line ``second``) that does what the one at line ``first`` does."""
+        if self.lines[first + 1 : second] == self.lines[second + 1 :]:
+            del self.lines[second:]
+
     def give(self, value: Value) -> None:
         """Write ``return``, and widen what is known of the function's result."""
         bare = value.type == TUPLE and value.text.startswith("(")
@@ -215,7 +225,7 @@ class Draft:
         self.result = value if self.result is None else hull(self.result, value)
 
     def give_early(self, value: Value) -> None:
-        """Write a ``return`` of the value, or of an empty one where the result turns out to have another type."""
+        """Write a ``return`` of the value, or an empty one where the result turns out another type."""
         self.returns.append((len(self.lines), value))
         self.lines.append(self.indent)
 

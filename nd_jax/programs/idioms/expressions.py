@@ -15,8 +15,8 @@ from nd_jax.programs.idioms.values import (
     WORDS,
     Value,
     Weighted,
-)  # fmt: skip
-from nd_jax.programs.idioms.words import ITEMS, LETTERS
+)
+from nd_jax.programs.idioms.words import ITEMS, KEY_SETS, LETTERS
 
 _ARITHMETIC = Weighted(
     ("+", 4), ("-", 2.5), ("*", 3), ("square", 1), ("//", 1), ("%", 2), ("reverse", 0.7), ("abs", 0.5),
@@ -25,8 +25,8 @@ _ARITHMETIC = Weighted(
 _ON_CHAR = Weighted(("upper", 2.5), ("swapcase", 0.7), ("*", 1.5), ("+", 2), ("ifelse", 0.7), ("same", 1.5))
 _ON_STR = Weighted(
     ("upper", 3), ("lower", 2), ("case", 1), ("reverse", 2.5), ("slice", 4), ("even", 0.7), ("replace", 3.5),
-    ("strip", 1.5), ("+", 2), ("ends", 1.2), ("rotate", 0.8), ("*", 0.7), ("pad", 1), ("join", 0.8), ("cut", 3),
-    ("affix", 0.6),
+    ("strip", 1.5), ("+", 2), ("ends", 1.2), ("rotate", 0.8), ("*", 0.7), ("pad", 1), ("join", 0.8), 
+    ("cut", 3), ("affix", 0.6),
 )  # fmt: skip
 _ON_LIST = Weighted(
     ("sorted", 2),
@@ -73,7 +73,7 @@ def from_int(d: Draft, v: Value) -> Value:
         case "reverse":
             c = d.dice.pick((hi + 1, hi, 10))
             return number(f"{c} - {x}", c - hi, c - lo, rank=SUM)
-        case "abs" if lo < 4:
+        case "abs" if lo < 4 and not x.startswith("abs"):
             c = d.dice.between(max(2, lo + 1), max(3, (lo + hi) // 2))
             return number(f"abs({x} - {c})", 0, max(abs(lo - c), abs(hi - c)))
         case "clamp" if hi - lo > 2:
@@ -116,32 +116,42 @@ def from_char(d: Draft, v: Value) -> Value:
     """A short string out of one character."""
     c = v.text
     match d.dice.draw(_ON_CHAR):
-        case "upper":
+        case "same" if d.loops:
+            return v
+        case "upper" if v.flavour != "digits":
             return v._replace(text=f"{c}.upper()", flavour="upper")
         case "swapcase":
             return v._replace(text=f"{c}.{'swapcase' if v.flavour == 'mixed' else 'upper'}()", flavour="any")
         case "*":
             n = d.number(2, 3, v.text)
-            return Value(f"{v.grouped} * {n.text}", STR, n.lo, n.hi, flavour=v.flavour, rank=PRODUCT)
+            return Value(
+                f"{v.grouped} * {n.text}",
+                STR,
+                n.lo,
+                n.hi,
+                flavour="any" if v.separator else v.flavour,
+                rank=PRODUCT,
+            )
         case "+":
             mark = repr(d.dice.pick("-.*_!+#"))
             text = f"{c} + {mark}" if d.dice.chance(0.6) else f"{mark} + {c}"
             return Value(text, STR, 2, 2, flavour="any", rank=SUM)
         case "ifelse":
-            a, b = d.dice.pick(LETTERS), d.dice.pick(LETTERS[:6] + "-_*")
+            a, b = letter(d, v), d.dice.pick("-_*+!")
             return Value(f"{b!r} if {c} == {a!r} else {c}", CHAR, 1, 1, flavour="any", rank=LOOSE)
-    return v
+    return Value(f"{c} * 2", STR, 2, 2, flavour="any" if v.separator else v.flavour, rank=PRODUCT)
 
 
 def from_str(d: Draft, v: Value) -> Value:
     """Another string."""
     s, lo, hi = v.grouped, v.lo, v.hi
+    flavour = "any" if v.separator else v.flavour  # pieces may be cut short
 
     def same(text: str, flavour: str = v.flavour) -> Value:
         return Value(text, STR, lo, hi, flavour=flavour)
 
     def shorter(text: str, cut: int) -> Value:
-        return Value(text, STR, max(0, lo - cut), max(0, hi - cut), flavour=v.flavour)
+        return Value(text, STR, max(0, lo - cut), max(0, hi - cut), flavour=flavour)
 
     match d.dice.draw(_ON_STR):
         case "upper" if v.flavour not in ("digits", "upper"):
@@ -150,21 +160,21 @@ def from_str(d: Draft, v: Value) -> Value:
             return same(f"{s}.lower()", "word")
         case "case" if v.flavour not in ("digits",):
             return same(f"{s}.{d.dice.pick(('capitalize', 'title', 'swapcase'))}()", "any")
-        case "reverse":
-            return same(f"{s}[::-1]")
+        case "reverse" if not s.endswith("[::-1]"):
+            return shorter(f"{s}[1:]", 1) if s.endswith("[::-1]") else same(f"{s}[::-1]")
         case "slice" if lo >= 2:
             if d.dice.chance(0.4):
                 c = d.number(1, 3, v.text)
                 at = c.text
-                return Value(f"{s}[:{at}]", STR, min(lo, c.lo), min(hi, c.hi), flavour=v.flavour)
+                return Value(f"{s}[:{at}]", STR, min(lo, c.lo), min(hi, c.hi), flavour=flavour)
             return shorter(
                 *d.dice.pick(((f"{s}[1:]", 1), (f"{s}[:-1]", 1), (f"{s}[1:-1]", 2), (f"{s}[2:]", 2)))
             )
         case "even" if lo >= 3:
-            return Value(f"{s}[::2]", STR, (lo + 1) // 2, (hi + 1) // 2, flavour=v.flavour)
+            return Value(f"{s}[::2]", STR, (lo + 1) // 2, (hi + 1) // 2, flavour=flavour)
         case "replace":
-            old = _letter(d, v)
-            new = d.dice.pick(("", "-", "*", *LETTERS[:6]))
+            old = letter(d, v)
+            new = d.dice.pick([mark for mark in ("", "-", "*", *LETTERS[:6]) if mark != old])
             return Value(f"{s}.replace({old!r}, {new!r})", STR, 0, hi, flavour="any")
         case "strip":
             if v.flavour == "padded":
@@ -172,24 +182,24 @@ def from_str(d: Draft, v: Value) -> Value:
                     f"{s}.{d.dice.pick(('strip', 'strip', 'lstrip', 'rstrip'))}()", STR, 1, hi, flavour="word"
                 )
             return Value(
-                f"{s}.{d.dice.pick(('strip', 'lstrip', 'rstrip'))}({_letter(d, v)!r})",
+                f"{s}.{d.dice.pick(('strip', 'lstrip', 'rstrip'))}({letter(d, v)!r})",
                 STR,
                 0,
                 hi,
-                flavour=v.flavour,
+                flavour=flavour,
             )
         case "+" if hi < LONGEST - 2:
             mark = d.dice.pick(("!", "?", "-", "s", "ed", "_x", "a", "."))
             text = f"{v.term} + {mark!r}" if d.dice.chance(0.7) else f"{mark!r} + {v.term}"
             return Value(text, STR, lo + len(mark), hi + len(mark), flavour="any", rank=SUM)
-        case "ends" if lo >= 1 and hi < LONGEST - 1:
+        case "ends" if lo >= 1 and s.isidentifier() and hi < LONGEST - 1:
             text = d.dice.pick((f"{s}[0] + {s}", f"{s} + {s}[0]", f"{s}[-1] + {s}", f"{s} + {s}[-1]"))
-            return Value(text, STR, lo + 1, hi + 1, flavour=v.flavour, rank=SUM)
-        case "rotate" if lo >= 2:
+            return Value(text, STR, lo + 1, hi + 1, flavour=flavour, rank=SUM)
+        case "rotate" if lo >= 2 and s.isidentifier():
             c = d.dice.pick((1, 1, 2))
-            return Value(f"{s}[{c}:] + {s}[:{c}]", STR, lo, hi, flavour=v.flavour, rank=SUM)
+            return Value(f"{s}[{c}:] + {s}[:{c}]", STR, lo, hi, flavour=flavour, rank=SUM)
         case "*" if hi <= 5:
-            return Value(f"{s} * 2", STR, 2 * lo, 2 * hi, flavour=v.flavour, rank=PRODUCT)
+            return Value(f"{s} * 2", STR, 2 * lo, 2 * hi, flavour=flavour, rank=PRODUCT)
         case "pad" if hi <= LONGEST - 2:
             width = d.dice.between(hi, hi + 2)
             method = d.dice.pick(("zfill({})", "ljust({}, '-')", "rjust({}, '*')", "center({}, '.')"))
@@ -198,13 +208,13 @@ def from_str(d: Draft, v: Value) -> Value:
             return Value(
                 f"{d.dice.pick('-.:_')!r}.join({s})", STR, max(0, 2 * lo - 1), 2 * hi - 1, flavour="any"
             )
-        case "cut" if len(v.flavour) == 1:
+        case "cut" if v.separator:
             at = d.dice.pick((0, -1))
-            return Value(f"{s}.split({v.flavour!r})[{at}]", STR, 1, 2, flavour="word")
+            return Value(f"{s}.split({v.separator!r})[{at}]", STR, 1, 3, flavour="word")
         case "affix":
             method, part = d.dice.pick((("removeprefix", "a"), ("removesuffix", "s"), ("removesuffix", "e")))
-            return Value(f"{s}.{method}({part!r})", STR, max(0, lo - 1), hi, flavour=v.flavour)
-    return same(f"{s}[::-1]")
+            return Value(f"{s}.{method}({part!r})", STR, max(0, lo - 1), hi, flavour=flavour)
+    return shorter(f"{s}[1:]", 1) if s.endswith("[::-1]") else same(f"{s}[::-1]")
 
 
 def from_ints(d: Draft, v: Value) -> Value:
@@ -231,9 +241,9 @@ def from_ints(d: Draft, v: Value) -> Value:
             return Value(f"[{made.text} for {item.text} in {v.text}]", INTS, lo, hi, made.lo, made.hi)
         case "select" if v.item_hi - v.item_lo >= 3:
             x = d.spare(ITEMS[INT])
-            c = d.number(v.item_lo + 1, v.item_hi - 1, v.text)
-            test = d.dice.pick((f"{x} > {c.text}", f"{x} < {c.text}", f"{x} % 2 == 0", f"{x} % 2 == 1"))
-            return v._replace(text=f"[{x} for {x} in {v.text} if {test}]", lo=0, rank=ATOM)
+            test = d.dice.pick((">", "<", "% 2 == 0", "% 2 == 1"))
+            limit = f" {d.number(v.item_lo + 1, v.item_hi - 1, v.text).text}" if len(test) == 1 else ""
+            return v._replace(text=f"[{x} for {x} in {v.text} if {x} {test}{limit}]", lo=0, rank=ATOM)
     return v._replace(text=f"{xs}[::-1]", rank=ATOM)
 
 
@@ -271,10 +281,10 @@ def from_words(d: Draft, v: Value) -> Value:
             )
         case "select":
             w = d.spare(ITEMS[STR])
-            letter = d.dice.pick(LETTERS[:6])
-            test = f"len({w}) > {(v.item_lo + v.item_hi) // 2}" if v.item_hi > 1 else f"{w} != {letter!r}"
+            one = d.dice.pick(LETTERS[:6])
+            test = f"len({w}) > {(v.item_lo + v.item_hi) // 2}" if v.item_hi > 1 else f"{w} != {one!r}"
             if d.dice.chance(0.4):
-                test = f"{letter!r} in {w}" if d.dice.chance(0.5) else f"{letter!r} not in {w}"
+                test = f"{one!r} in {w}" if d.dice.chance(0.5) else f"{one!r} not in {w}"
             return v._replace(text=f"[{w} for {w} in {v.text} if {test}]", lo=0, rank=ATOM)
     return v._replace(text=f"{ws}[::-1]", rank=ATOM)
 
@@ -285,11 +295,13 @@ def _slice(d: Draft, v: Value) -> Value:
     return v._replace(text=f"{v.grouped}{text}", lo=min(lo, 1), hi=hi, rank=ATOM)
 
 
-def _letter(d: Draft, v: Value) -> str:
+def letter(d: Draft, v: Value) -> str:
     """Choose a character that a string of this flavour is likely to hold."""
     if v.flavour == "digits":
         return d.dice.pick("0123456789")
-    if len(v.flavour) == 1:
-        return v.flavour
-    letter = d.dice.pick(LETTERS[:10])
-    return letter.upper() if v.flavour == "upper" else letter
+    if v.separator:
+        return v.separator
+    if v.flavour.startswith("key"):
+        return d.dice.pick(d.dice.pick(KEY_SETS[int(v.flavour[3:])]))
+    drawn = d.dice.pick(LETTERS[:10])
+    return drawn.upper() if v.flavour == "upper" else drawn

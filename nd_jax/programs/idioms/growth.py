@@ -35,7 +35,7 @@ class Growth:
         hi = max([0, *(step.hi for step in self.steps)]) * rounds
         items = [step for step in self.steps if step.item_hi or step.item_lo] or [Value("", self.kind)]
         item_lo, item_hi = min(i.item_lo for i in items), max(i.item_hi for i in items)
-        flavours = {step.flavour for step in self.steps}
+        flavours = {"any" if step.separator else step.flavour for step in self.steps}
         lo = min([lo + self.start, *(r.lo for r in self.replaced)])
         hi = max([hi + self.start, *(r.hi for r in self.replaced)])
         if self.kind == DICT:
@@ -58,7 +58,13 @@ class Growth:
     def _int(self, v: Value) -> None:
         d, name = self.d, self.name
         other = self._other(v)
-        if v.type != INT and other is not None and other.type == INT and d.dice.chance(0.7):
+        if (
+            v.type != INT
+            and v in self.walk.items
+            and other is not None
+            and other.type == INT
+            and d.dice.chance(0.7)
+        ):
             v, other = other, None
         if v.type == INT:
             made = v
@@ -96,14 +102,13 @@ class Growth:
             made = (
                 expression(d, v, STR)
                 if d.dice.chance(0.3)
-                else Value(f"str({v.text})", STR, 1, 2, flavour="any")
+                else Value(f"str({v.text})", STR, 1, 2, flavour="digits")
             )
         else:
-            made = v if d.dice.chance(0.4) and not d.module.helpers_left else convert(d, v, STR)
+            bare = len(d.indent) > 8 and d.dice.chance(0.5)  # a plain loop that only copies is none
+            made = v if bare and not d.module.helpers_left else convert(d, v, STR)
         if made.hi * self.walk.hi > LONGEST + 2:
-            made = v._replace(text=f"{v.grouped}[0]", lo=1, hi=1) if v.type == STR and v.lo >= 1 else v
-            if v.type == INT:
-                made = Value(f"str({v.text})", STR, 1, 2, flavour="digits")
+            made = Value(f"{made.grouped}[{'0' if made.lo else ':1'}]", STR, 1, 1, flavour=made.flavour)
         if other is not None and other.type == INT and made.hi * self.walk.hi <= 8 and d.dice.chance(0.6):
             made = Value(f"{made.term} + str({other.text})", STR, 2, made.hi + 1, flavour="any", rank=SUM)
         if d.dice.chance(0.2):

@@ -1,7 +1,7 @@
 """Helper functions: written when something wants to call one."""
 
 from nd_jax.programs.idioms.conditions import condition
-from nd_jax.programs.idioms.conversions import combine, expression
+from nd_jax.programs.idioms.conversions import another, combine, expression
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.loops import for_each, while_left
 from nd_jax.programs.idioms.values import ATOM, BOOL, CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
@@ -41,7 +41,7 @@ def make(caller: Draft, v: Value, target: str) -> Value:
                 first = expression(h, p, target)
                 h.give(first)
             same = STR if p.type == CHAR else p.type
-            h.give(p if same == first.type and h.dice.chance(0.4) else expression(h, p, target))
+            h.give(p if same == first.type and h.dice.chance(0.4) else another(h, p, first))
         case "local" if target in (INT, STR) and v.type != BOOL:
             local = h.let(expression(h, p, target))
             if h.dice.chance(0.5):

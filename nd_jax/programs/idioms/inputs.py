@@ -1,7 +1,11 @@
 """Literal values of a program's inputs, as canonical repr text."""
 
-from nd_jax.programs.idioms.values import BOOL, CHAR, DICT, INT, INTS, STR, WORDS, Dice, Value
-from nd_jax.programs.idioms.words import KEY_SETS, LETTERS, WORD_LIST
+from nd_jax.programs.idioms.values import BOOL, CHAR, DICT, INT, INTS, STR, WORDS, Dice, Value, Weighted
+from nd_jax.programs.idioms.words import KEY_SETS, LETTERS, SEPARATORS, WORD_LIST
+
+_FLAVOURS = Weighted(
+    ("word", 5.5), ("mixed", 1.8), ("digits", 0.8), ("spaced", 0.8), ("pieces", 0.9), ("padded", 0.2)
+)
 
 
 def literal(dice: Dice, value: Value) -> str:
@@ -34,8 +38,8 @@ def integers(dice: Dice, size: int, lo: int, hi: int) -> list[int]:
 def string(dice: Dice, lo: int, hi: int, flavour: str) -> str:
     """Draw a string between two lengths.
 
-    Flavours: ``word`` lower-case letters, ``mixed`` letters of both cases and digits, ``digits``, ``padded`` with
-    spaces around, ``spaced`` words, or one separator character between short pieces.
+    Flavours: ``word`` lower-case letters, ``mixed`` letters of both cases and digits, ``digits``, ``padded``
+    with spaces around, ``spaced`` words, short pieces between one separator (digits if ``#`` follows it).
     """
     size = dice.between(lo, hi)
     if flavour == "digits":
@@ -43,11 +47,14 @@ def string(dice: Dice, lo: int, hi: int, flavour: str) -> str:
     if flavour == "mixed":
         return "".join([dice.pick("abcdeABCDE12345" if size > 1 else "abcABC123") for _ in range(size)])
     if flavour == "padded":
-        return " " * dice.between(0, 2) + word(dice, max(1, size - 3)) + " " * dice.between(0, 2)
-    if flavour == "spaced":
-        return " ".join([word(dice, dice.between(1, 3)) for _ in range(dice.between(2, 3))])
-    if len(flavour) == 1:
-        return flavour.join([word(dice, dice.between(1, 2)) for _ in range(dice.between(2, 3))])
+        return " " * dice.between(0, 2) + word(dice, max(1, size - 2)) + " " * dice.between(0, 2)
+    if flavour == "spaced" or flavour[:1] in ",-:_/":
+        count, separator = dice.between(2, 3), " " if flavour == "spaced" else flavour[0]
+        if flavour.endswith("#"):
+            return separator.join([str(dice.between(0, 9)) for _ in range(count)])
+        return separator.join(
+            [word(dice, dice.between(1, 4 - count + (flavour == "spaced"))) for _ in range(count)]
+        )
     return word(dice, size)
 
 
@@ -72,7 +79,12 @@ def parameter(dice: Dice, kind: str, flavour: str = "") -> Value:
         case "char":
             return Value("", CHAR, 1, 1, flavour="word")
         case "str":
-            flavour = flavour or dice.pick(("word", "word", "word", "word", "mixed", "mixed", "digits"))
+            flavour = flavour or dice.draw(_FLAVOURS)
+            if flavour == "pieces":
+                flavour = dice.pick(SEPARATORS) + dice.pick(("", "", "#"))
+                return Value("", STR, 3, 6, flavour=flavour)
+            if flavour in ("spaced", "padded"):
+                return Value("", STR, 1 if flavour == "padded" else 3, 8, flavour=flavour)
             return Value("", STR, 3, dice.pick((4, 4, 5, 5, 6)), flavour=flavour)
         case "ints":
             lo = dice.pick((0, 1, 1, 1, 2, -3))

@@ -4,12 +4,13 @@ from nd_jax.programs.idioms.conditions import condition
 from nd_jax.programs.idioms.conversions import convert
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.growth import Growth
-from nd_jax.programs.idioms.values import CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
-from nd_jax.programs.idioms.walks import Walk, walk_over, walk_while
+from nd_jax.programs.idioms.values import BUSY, CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
+from nd_jax.programs.idioms.walks import Walk, looping, walk_over, walk_while
 from nd_jax.programs.idioms.words import ACCUMULATORS, ITEMS
 
 _SHAPES = Weighted(
-    ("plain", 3.4), ("if", 2.3), ("else", 1.2), ("continue", 0.5), ("temporary", 2.2), ("break", 0.6), ("elif", 0.4)
+    ("plain", 4), ("if", 2), ("else", 1.1), ("continue", 0.5), ("temporary", 2.2), ("break", 0.6),
+    ("elif", 0.4),
 )  # fmt: skip
 _INTO: dict[str, Weighted[str]] = {
     INT: Weighted((INT, 5), (INTS, 4), (STR, 1)),
@@ -30,15 +31,11 @@ def while_left(d: Draft, source: Value) -> None:
 
 def nested(d: Draft, source: Value) -> None:
     """Walk over a value once for every item of a short range."""
-    walk = walk_over(d, source)
     times = d.number(2, 3)
-    i = d.spare(("i", "j", "a"))
-    if any(item.text == i for item in walk.items):
-        return accumulate(d, walk)
-    outer = Value(i, INT, 0, times.hi - 1)
-    rounds = walk.hi * times.hi
-    walk = walk._replace(items=(*walk.items, outer), outer=f"for {i} in range({times.text}):", hi=rounds)
-    accumulate(d, walk)
+    outer = Value(d.spare(("i", "j", "a")), INT, 0, times.hi - 1)
+    walk = walk_over(d, source)
+    items, rounds = (*walk.items, outer), walk.hi * times.hi
+    accumulate(d, walk._replace(items=items, hi=rounds, outer=(outer.text, times.text)))
 
 
 def accumulate(d: Draft, walk: Walk) -> None:
@@ -46,13 +43,8 @@ def accumulate(d: Draft, walk: Walk) -> None:
     growths = [_start(d, walk)]
     if d.dice.chance(0.12) and not d.is_helper:
         growths.append(_start(d, walk))
-    for text in walk.before:
-        d.line(text)
-    if walk.outer:
-        with d.block(walk.outer):
-            _loop(d, walk, growths)
-    else:
-        _loop(d, walk, growths)
+    with looping(d, walk):
+        _body(d, walk, growths)
     for growth in growths:
         d.bind(growth.name, growth.value())
 
@@ -62,29 +54,8 @@ def _start(d: Draft, walk: Walk) -> Growth:
     start = 1 if kind == INT and walk.hi <= 3 and d.dice.chance(0.12) else 0
     first = {INT: str(start), STR: "''", INTS: "[]", WORDS: "[]", DICT: "{}"}[kind]
     name = d.spare(ACCUMULATORS[kind])
-    d.put(name, Value(first, "busy"))
+    d.put(name, Value(first, BUSY))
     return Growth(d, walk, name, kind, start)
-
-
-def _loop(d: Draft, walk: Walk, growths: list[Growth]) -> None:
-    at = d.reserve()
-    own = [item for item in walk.items if item.text.isidentifier()]
-    for item in own:
-        d.bind(item.text, item)
-    d.loops += 1
-    with d.block():
-        for text in walk.first:
-            d.lines.append(d.indent + text)
-        _body(d, walk, growths)
-        for text in walk.last:
-            d.line(text)
-    d.loops -= 1
-    header = walk.header({item.text for item in own if item.text in d.unread})
-    d.read(header)
-    d.lines[at] += header
-    for spent in (*(item.text for item in own), *walk.spent):
-        d.scope[spent] = Value(spent, "busy")
-        d.unread.pop(spent, None)
 
 
 def _body(d: Draft, walk: Walk, growths: list[Growth]) -> None:
@@ -102,10 +73,13 @@ def _body(d: Draft, walk: Walk, growths: list[Growth]) -> None:
             with d.block(f"if {test(d, tested)}:"):
                 growth.update(main)
         case "else":
+            first = len(d.lines)
             with d.block(f"if {test(d, tested)}:"):
                 growth.update(main)
+            second = len(d.lines)
             with d.block("else:"):
                 other.update(main)
+            d.drop_repeated(first, second)
         case "elif":
             with d.block(f"if {condition(d, tested)}:"):
                 growth.update(main)
@@ -138,7 +112,7 @@ def _with_temporary(d: Draft, main: Value, growth: Growth) -> None:
             growth.update(temporary)
     else:
         growth.update(temporary)
-    d.scope[temporary.text] = Value(temporary.text, "busy")
+    d.scope[temporary.text] = Value(temporary.text, BUSY)
 
 
 def test(d: Draft, v: Value) -> str:

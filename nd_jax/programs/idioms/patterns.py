@@ -4,8 +4,8 @@ from nd_jax.programs.idioms.conditions import condition
 from nd_jax.programs.idioms.conversions import combine, convert, expression
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.loops import test
-from nd_jax.programs.idioms.values import BOOL, INT, INTS, STR, WORDS, Value
-from nd_jax.programs.idioms.walks import walk_over
+from nd_jax.programs.idioms.values import BOOL, BUSY, INT, INTS, LOOSE, STR, WORDS, Value
+from nd_jax.programs.idioms.walks import looping, walk_over
 from nd_jax.programs.idioms.words import ITEMS
 
 
@@ -20,7 +20,7 @@ def best(d: Draft, source: Value) -> Value:
         names = ("longest", "best", "long") if sign == ">" else ("shortest", "best", "short")
     name = d.spare(names)
     item = Value(x, item_type, v.item_lo, v.item_hi, flavour=v.flavour)
-    d.put(name, Value(f"{v.text}[0]", "busy"))
+    d.put(name, Value(f"{v.text}[0]", BUSY))
     with d.block(f"for {x} in {v.text}[1:]:" if d.dice.chance(0.6) else f"for {x} in {v.text}:"):
         if item_type == INT:
             key = expression(d, item, INT).text if d.dice.chance(0.15) else x
@@ -33,35 +33,21 @@ def best(d: Draft, source: Value) -> Value:
             )
         with d.block(f"if {test}:"):
             d.line(f"{name} = {x}")
-    d.scope[x] = Value(x, "busy")
+    d.scope[x] = Value(x, BUSY)
     return d.bind(name, item)
 
 
 def search(d: Draft, source: Value) -> None:
     """Return from inside a loop as soon as something fits, and else afterwards: ends the function."""
     walk = walk_over(d, source)
-    own = [item for item in walk.items if item.text.isidentifier()]
-    at = d.reserve()
-    for item in own:
-        d.bind(item.text, item)
-    d.loops += 1
-    everything = d.dice.chance(0.3)
+    everything = d.dice.chance(0.3) and all(waiting.text == source.text for waiting in d.waiting())
     verdict = d.dice.chance(0.5)
     found = Value(str(verdict), BOOL)
-    with d.block():
-        tested = walk.items[0]
-        with d.block(f"if {test(d, tested)}:"):
-            if not everything:
-                shown = d.dice.pick(walk.items)
-                found = shown if d.dice.chance(0.5) else convert(d, shown, shown.type)
-            d.give(found)
-    d.loops -= 1
-    header = walk.header({item.text for item in own if item.text in d.unread})
-    d.read(header)
-    d.lines[at] += header
-    for item in own:
-        d.scope[item.text] = Value(item.text, "busy")
-        d.unread.pop(item.text, None)
+    with looping(d, walk), d.block(f"if {test(d, walk.items[0])}:"):
+        if not everything:
+            shown = d.dice.pick(walk.items)
+            found = shown if d.dice.chance(0.5) else convert(d, shown, shown.type)
+        d.give(found)
     if everything:
         d.give(found._replace(text=str(not verdict)))
     else:
@@ -71,11 +57,11 @@ def search(d: Draft, source: Value) -> None:
 def _otherwise(d: Draft, kind: str, source: Value) -> Value:
     """Choose what to return when nothing was found; reads what is still unread."""
     waiting = d.waiting()
-    value = waiting[0] if waiting else None
-    for other in waiting[1:]:
-        value = combine(d, value or other, other)
-    if value is not None:
-        return expression(d, value, kind)
+    if waiting:
+        value = waiting[0]
+        for other in waiting[1:]:
+            value = combine(d, value, other)
+        return expression(d, d.let(value) if value.rank == LOOSE else value, kind)
     if kind == INT:
         text = d.dice.pick(("0", "-1", "-1", f"len({source.text})" if source.type != INT else "0"))
         return Value(text, INT, -1, max(source.hi, 0))

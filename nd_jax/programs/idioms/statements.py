@@ -1,7 +1,7 @@
 """Straight-line statements and branches: each reads a variable and leaves one unread."""
 
 from nd_jax.programs.idioms.conditions import condition
-from nd_jax.programs.idioms.conversions import combine, convert, expression, target_of
+from nd_jax.programs.idioms.conversions import another, combine, convert, expression, target_of
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.expressions import number
 from nd_jax.programs.idioms.values import (
@@ -63,12 +63,12 @@ def mutate(d: Draft, v: Value) -> Value:
         lo, hi = (v.lo + c.lo, v.hi + c.hi) if sign == "+" else (v.lo - c.hi, v.hi - c.lo)
         return d.change(v, f"{xs} {sign}= {c.text}", number(xs, lo, hi))
     if v.type == STR:
-        mark = d.dice.pick(("!", "?", "-", "s", "x", "ab", "_")) if v.hi < LONGEST - 2 else ""
-        if mark:
+        if v.hi < LONGEST - 2 and d.dice.chance(0.6):
+            mark = d.dice.pick(("!", "?", "-", "s", "x", "ab", "_"))
             return d.change(
                 v, f"{xs} += {mark!r}", v._replace(lo=v.lo + len(mark), hi=v.hi + len(mark), flavour="any")
             )
-        return d.put(xs, v._replace(text=f"{xs}[1:]", lo=max(0, v.lo - 1), hi=v.hi - 1))
+        return d.put(xs, expression(d, v, STR))
     if v.type == DICT:
         return _mutate_dict(d, v)
     item = (
@@ -141,13 +141,16 @@ def _mutate_dict(d: Draft, v: Value) -> Value:
 
 def change_if(d: Draft, v: Value) -> Value:
     """Change a variable under a condition, and perhaps otherwise too."""
+    first = len(d.lines)
     with d.block(f"if {condition(d, v)}:"):
         one = _change(d, v)
     if not d.dice.chance(0.45):
         return d.bind(v.text, hull(v, one))
+    second = len(d.lines)
     with d.block("else:"):
         two = _change(d, v)
-    return d.bind(v.text, hull(one, two))
+    d.drop_repeated(first, second)
+    return d.bind(v.text, hull(hull(v, one), two))
 
 
 def _change(d: Draft, v: Value) -> Value:
@@ -175,7 +178,7 @@ def choose(d: Draft, v: Value) -> Value:
         d.line(f"{name} = {one.text}")
     other = d.variables(target)
     with d.block("else:"):
-        two = expression(d, d.dice.pick(other) if other and d.dice.chance(0.4) else v, one.type)
+        two = another(d, d.dice.pick(other) if other and d.dice.chance(0.4) else v, one)
         d.line(f"{name} = {two.text}")
     return d.bind(name, hull(one, two))
 
@@ -213,7 +216,4 @@ def give_either(d: Draft, v: Value) -> None:
     one = convert(d, v, target_of(d, v) if v.type != CHAR else STR)
     with d.block(f"if {condition(d, v)}:"):
         d.give(one)
-    two = expression(d, v, one.type) if d.dice.chance(0.6) or v.type != one.type else v
-    if two.text == one.text:
-        two = expression(d, v, one.type)
-    d.give(two)
+    d.give(another(d, v, one) if d.dice.chance(0.6) or v.type != one.type else v)

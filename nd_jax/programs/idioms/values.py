@@ -19,9 +19,11 @@ INT, CHAR, STR, INTS, WORDS, DICT, BOOL, TUPLE = (
     "tuple",
 )
 """Types of values; a char is a string of length 1, a dict maps strings to integers."""
+BUSY = "busy"
+"""In place of a type: a variable that is not to be used, for a loop is changing it or its time is over."""
 
 ATOM, PRODUCT, SUM, LOOSE = 0, 1, 2, 3
-"""How an expression holds together: a name, call or subscript; ``a * b``; ``a + b``; a test or ``a if b else c``."""
+"""How an expression holds together: name or call; ``a * b``; ``a + b``; a test or ``a if b else c``."""
 
 LARGEST = 99
 """No integer in a program is further from zero than this."""
@@ -50,8 +52,13 @@ class Value(NamedTuple):
     rank: int = 0
 
     @property
+    def separator(self) -> str:
+        """The character between a string's pieces, if it is made of pieces."""
+        return " " if self.flavour == "spaced" else self.flavour[:1] if self.flavour[:1] in ",-:_/" else ""
+
+    @property
     def grouped(self) -> str:
-        """The text as it may stand before a subscript or method, or beside ``%``, ``//`` and after ``-``, ``*``."""
+        """The text as it may stand before a subscript or method, beside ``%``, after ``-`` or ``*``."""
         return self.text if self.rank == ATOM else f"({self.text})"
 
     @property

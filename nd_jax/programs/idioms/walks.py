@@ -1,11 +1,12 @@
 """Ways to walk over a value: what a loop's header says and what its body gets to see."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.expressions import number, of_two
-from nd_jax.programs.idioms.values import CHAR, DICT, INT, INTS, PRODUCT, STR, SUM, WORDS, Value
+from nd_jax.programs.idioms.values import BUSY, CHAR, DICT, INT, INTS, PRODUCT, STR, SUM, WORDS, Value
 from nd_jax.programs.idioms.words import INDEXES, ITEMS, KEYS
 
 
@@ -19,7 +20,7 @@ class Walk(NamedTuple):
       before: statements in front of the loop.
       first, last: statements that begin and end its body; with a last one, no round may be cut short.
       spent: variables whose bounds no longer hold afterwards.
-      outer: header of a loop around the whole loop.
+      outer: variable and number of rounds of a loop around the whole loop.
     """
 
     items: tuple[Value, ...]
@@ -30,7 +31,40 @@ class Walk(NamedTuple):
     first: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     spent: tuple[str, ...] = ()
-    outer: str = ""
+    outer: tuple[str, str] | None = None
+
+
+@contextmanager
+def looping(d: Draft, walk: Walk) -> Iterator[None]:
+    """Write a loop around the body that the caller writes; its header names only what that reads."""
+    for text in walk.before:
+        d.line(text)
+    own = [item for item in walk.items if item.text.isidentifier()]
+    outer_at = d.reserve() if walk.outer else 0
+    with d.block() if walk.outer else nullcontext():
+        at = d.reserve()
+        for item in own:
+            d.bind(item.text, item)
+        d.loops += 1
+        with d.block():
+            for text in walk.first:
+                d.lines.append(d.indent + text)
+            yield
+            for text in walk.last:
+                d.line(text)
+        d.loops -= 1
+    left = {item.text for item in own if item.text in d.unread}
+    header = walk.header(left)
+    d.read(header)
+    d.lines[at] += header
+    if walk.outer:
+        name, times = walk.outer
+        header = f"for {_shown(name, left)} in range({times}):"
+        d.read(header)
+        d.lines[outer_at] += header
+    for spent in (*(item.text for item in own), *walk.spent):
+        d.scope[spent] = Value(spent, BUSY)
+        d.unread.pop(spent, None)
 
 
 def walk_over(d: Draft, v: Value) -> Walk:
@@ -68,13 +102,13 @@ def walk_over(d: Draft, v: Value) -> Walk:
             at = item._replace(text=f"{name}[{i}]")
             return Walk((at, index), lambda _: f"for {i} in range(len({name})):", lo, hi)
         case 4 if lo >= 2:
-            return Walk((item,), lambda _: f"for {x} in {name}[1:]:", lo - 1, hi - 1)
+            return Walk((item,), lambda left: f"for {_shown(x, left)} in {name}[1:]:", lo - 1, hi - 1)
         case 5:
-            return Walk((item,), lambda _: f"for {x} in {name}[::-1]:", lo, hi)
+            return Walk((item,), lambda left: f"for {_shown(x, left)} in {name}[::-1]:", lo, hi)
         case 6 if v.type != STR:
-            return Walk((item,), lambda _: f"for {x} in sorted({name}):", lo, hi)
+            return Walk((item,), lambda left: f"for {_shown(x, left)} in sorted({name}):", lo, hi)
         case 7 if kind == INT and lo >= 2:
-            other = item._replace(text=d.spare(tuple(n for n in ITEMS[INT] if n != x)))
+            other = item._replace(text=d.spare(ITEMS[INT]))
             both = of_two(d, item, other)
             return Walk(
                 (both, item, other),
@@ -92,7 +126,12 @@ def walk_over(d: Draft, v: Value) -> Walk:
             at = item._replace(text=f"{name}[{i}]")
             both = number(f"{name}[{i}] - {name}[{i} - 1]", v.item_lo - v.item_hi, v.item_hi - v.item_lo, SUM)
             return Walk((both, at, index), lambda _: f"for {i} in range(1, len({name})):", lo - 1, hi - 1)
-    return Walk((item,), lambda _: f"for {x} in {name}:", lo, hi)
+    return Walk((item,), lambda left: f"for {_shown(x, left)} in {name}:", lo, hi)
+
+
+def _shown(name: str, left: set[str]) -> str:
+    """Write a loop variable's name, or an underscore where the body does not read it."""
+    return "_" if name in left else name
 
 
 def _walk_range(d: Draft, v: Value) -> Walk:
@@ -108,7 +147,7 @@ def _walk_range(d: Draft, v: Value) -> Walk:
     text, low, high, least, most = d.dice.pick((forms[0], *forms))
     return Walk(
         (Value(i, INT, low, max(low, high)),),
-        lambda left: f"for {'_' if i in left else i} in {text}:",
+        lambda left: f"for {_shown(i, left)} in {text}:",
         least,
         most,
     )
@@ -117,9 +156,9 @@ def _walk_range(d: Draft, v: Value) -> Walk:
 def _walk_dict(d: Draft, v: Value) -> Walk:
     k, name = d.spare(KEYS), v.text
     item = Value(d.spare(("v", "val", "value", "n")), INT, v.item_lo, v.item_hi)
-    key = Value(
-        k, CHAR if v.flavour in ("0", "1") else STR, 1, 1 if v.flavour in ("0", "1") else 4, flavour="word"
-    )
+    short = v.flavour in ("0", "1")
+    flavour = f"key{v.flavour}" if v.flavour.isdigit() else "word"
+    key = Value(k, CHAR if short else STR, 1, 1 if short else 4, flavour=flavour)
     if d.dice.chance(0.25):
         return Walk((key, item._replace(text=f"{name}[{k}]")), lambda _: f"for {k} in {name}:", v.lo, v.hi)
     items = (item, key) if d.dice.chance(0.5) else (key, item)

@@ -51,11 +51,11 @@ SHORT_HELPERS = ("g", "h", "helper")
 LETTERS = "aeiostrnlcdmpbghku"
 VOWELS = "aeiou"
 _WORDS = """
-ant ape art bag bat bear bed bird boat book box bus cake cap car cat city coin cow cup dog door duck egg fan farm
-fig fish fox frog game gate goat hat hen ice ink jam jar key kite lake lamp leaf lion map milk moon mud net nut
-oak owl pan park pea pear pen pig pin plum pot rain rat ring road rose sand sea seed ship shoe sky snow sock star
-sun tea tent tree van wall web wind wolf wood yak zebra zoo apple lemon mango melon peach level noon radar civic
-banana pepper letter hello
+ ant ape art bag bat bear bed bird boat book box bus cake cap car cat city coin cow cup dog door
+duck egg fan farm fig fish fox frog game gate goat hat hen ice ink jam jar key kite lake lamp leaf
+lion map milk moon mud net nut oak owl pan park pea pear pen pig pin plum pot rain rat ring road
+rose sand sea seed ship shoe sky snow sock star sun tea tent tree van wall web wind wolf wood yak
+zebra zoo apple lemon mango melon peach level noon radar civic banana pepper letter hello
 """
 WORD_LIST = tuple(_WORDS.split())
 KEY_SETS = (
