@@ -123,9 +123,14 @@ class _Slot:
         self._stopped = False
 
     def stop(self) -> None:
-        """End the zygotes, also while another thread is waiting for one: it gets `Interrupted`."""
+        """Make a thread that is waiting for a zygote end soon."""
         self._stopped = True
         for zygote in list(self._zygotes.values()):
+            zygote.kill()
+
+    def close(self) -> None:
+        """End the zygotes; no thread is waiting for one."""
+        for zygote in self._zygotes.values():
             zygote.close()
 
     def run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
@@ -191,8 +196,8 @@ class _Pool:
             for slot in slots:
                 slot.stop()
             executor.shutdown()
-            for slot in slots:  # again, for what a thread started meanwhile
-                slot.stop()
+            for slot in slots:
+                slot.close()
 
 
 def _chunks(items: Iterable[S], size: int) -> Iterator[list[S]]:

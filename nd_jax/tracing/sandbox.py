@@ -23,6 +23,7 @@ import resource
 import signal
 import struct
 import sys
+import traceback
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -56,6 +57,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 _KILL, _TGKILL, _PRLIMIT, _CLONE, _CLONE3 = (62, 129), (234, 131), (302, 261), (56, 220), 435
 _CLONE_THREAD = 0x10000
+_OWN = 0x7FFFFFF1  # stands for the pid of the process that enters; no pid is so large
 _ALLOW, _EPERM, _ENOSYS, _KILL_PROCESS = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 
 
@@ -69,8 +71,8 @@ class Limits(NamedTuple):
     processes: int
 
 
-def _filter(machine: str, pid: int) -> bytes:
-    """Write the seccomp program: a list of (code, jump if true, jump if false, operand)."""
+def _filter(machine: str) -> bytes:
+    """Write the seccomp program: code, jump if true, jump if false, operand each; `_OWN` for the own pid."""
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
     column = 0 if machine == "x86_64" else 1
     number, architecture, first_argument = 0, 4, 16
@@ -87,7 +89,7 @@ def _filter(machine: str, pid: int) -> bytes:
         (give, 0, 0, _ENOSYS),
     ]  # its flags are out of sight; libc then uses clone
     for call, test, operand in (
-        (_KILL[column], equal, pid), (_TGKILL[column], equal, pid), (_PRLIMIT[column], equal, 0),
+        (_KILL[column], equal, _OWN), (_TGKILL[column], equal, _OWN), (_PRLIMIT[column], equal, 0),
         (_CLONE[column], any_bit, _CLONE_THREAD),
     ):  # fmt: skip
         steps += [(equal, 0, 4, call), (load, 0, 0, first_argument), (test, 0, 1, operand),
@@ -162,6 +164,8 @@ class Sandbox:
         self.folder = folder
         self.limits = limits
         self._landlock = _Landlock(folder)
+        machine = platform.machine()
+        self._filter = _filter(machine) if _libc is not None and machine in _AUDIT_ARCH else b""
         self.uid: int | None = None
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             uid = 61184 + os.getpid() % 4336  # systemd's range for users that exist while a service runs
@@ -205,9 +209,10 @@ class Sandbox:
             if _libc.capset(header, bytes(24)) == 0:
                 walls.append("no capabilities")
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which clears it
-        machine = platform.machine()
-        if _libc is not None and machine in _AUDIT_ARCH:
-            program = _filter(machine, os.getpid())
+        if _libc is not None and self._filter:
+            program = self._filter.replace(
+                _OWN.to_bytes(4, sys.byteorder), os.getpid().to_bytes(4, sys.byteorder)
+            )
             buffer = ctypes.create_string_buffer(program, len(program))
             header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
             if _libc.prctl(_PR_SET_SECCOMP, 2, ctypes.c_char_p(header), 0, 0) == 0:
@@ -221,6 +226,8 @@ class Sandbox:
         if pid == 0:
             try:
                 os.write(writer, " ".join(wall.replace(" ", "_") for wall in self.enter(path)).encode())
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(0)
         os.close(writer)
@@ -228,6 +235,8 @@ class Sandbox:
         walls = os.read(reader, 4096).decode().split()
         os.close(reader)
         os.rmdir(path)
+        if not walls:
+            raise RuntimeError("a recording process cannot be limited on this system")
         return [wall.replace("_", " ") for wall in walls]
 
 

@@ -40,6 +40,9 @@ CHECKED_MODULES = ("abc", "bisect", "cmath", "collections", "collections.abc", "
                    "string", "typing")  # fmt: skip
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
 class _Program(NamedTuple):
     source: str
     entry: str
@@ -111,9 +114,7 @@ def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:
     trace = recorder.trace_program(program, limits)
     if not isinstance(trace, Dropped):
         try:
-            events = json.dumps(
-                [trace.python, trace.functions, trace.events], ensure_ascii=False, separators=(",", ":")
-            ).encode()
+            events = _encode([trace.python, trace.functions, trace.events]).encode()
         except UnicodeEncodeError:
             trace = Dropped("not UTF-8", "a name holds a lone surrogate")
         else:

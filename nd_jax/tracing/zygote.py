@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from nd_jax.errors import UserError
 from nd_jax.tracing import worker
 from nd_jax.tracing.tracer import Dropped, TraceLimits
 
+_LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # an interpreter may need them to start
 _ROOT = str(Path(__file__).parents[2])
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from nd_jax.tracing.worker import main; main()"
 
@@ -43,7 +45,7 @@ class WorkerLimits:
     """Most files open at once."""
     processes: int = 64
     """Most threads at once (and processes, where the kernel lets it start any)."""
-    batch: int = 50
+    batch: int = 100
     """Programs that one forked process runs, as long as each leaves the interpreter as it found it."""
     python: str = ""
     """Interpreter that runs the programs; empty for the one that runs this."""
@@ -66,12 +68,13 @@ class Zygote:
         self._folder = tempfile.mkdtemp(prefix="nd-worker-")
         self._control, theirs = socket.socketpair()
         python = limits.python or sys.executable
+        libraries = {name: os.environ[name] for name in _LIBRARY_PATHS if name in os.environ}
         try:
             with theirs:
                 self._process = subprocess.Popen(
                     [python, "-S", "-s", "-P", "-B", "-X", "utf8", "-W", "ignore", "-c", _START, _ROOT],
                     stdin=theirs.fileno(), stdout=subprocess.DEVNULL, cwd="/", start_new_session=True,
-                    env={"PYTHONHASHSEED": str(hash_seed), "LC_ALL": "C.UTF-8"},
+                    env={"PYTHONHASHSEED": str(hash_seed), "LC_ALL": "C.UTF-8", **libraries},
                 )  # fmt: skip
         except OSError as error:
             self._remove_folder()
@@ -82,7 +85,8 @@ class Zygote:
         }
         config = {"folder": self._folder, "root": _ROOT, "bytes": limits.trace_bytes, "process": process,
                   "trace": asdict(limits.trace)}  # fmt: skip
-        worker.write_message(self._control, json.dumps(config).encode())
+        with suppress(OSError):  # it may have gone already
+            worker.write_message(self._control, json.dumps(config).encode())
         hello = worker.read_message(self._control)
         if hello is None:
             status = self._process.wait()
@@ -91,10 +95,15 @@ class Zygote:
         self.python: str = json.loads(hello)["python"]
         self.enforced: list[str] = json.loads(hello)["enforced"]
 
+    def kill(self) -> None:
+        """End the process and with it its children; a thread in `run` gets `Interrupted`."""
+        self._process.kill()
+
     def close(self) -> None:
-        """End the process, whatever it runs, and wait for it; a thread in `run` gets `Interrupted`."""
-        self._process.kill()  # its children die with it; what it would have removed, we do
+        """End the process and remove its folder; not while another thread is in `run`."""
+        self.kill()
         self._process.wait()
+        self._control.close()
         self._remove_folder()
 
     def _remove_folder(self) -> None:
@@ -111,19 +120,10 @@ class Zygote:
             rest = jobs[len(results) :]
             payloads, ending = self._run_process(rest)
             results += payloads
-            if len(payloads) < len(rest) and ending is not None:
-                if len(rest) > 1:
-                    (only,), ending = self._run_alone(rest[len(payloads)])
-                    results.append(only)
-                else:
-                    results.append(ending)
+            if ending is None or len(payloads) == len(rest):
+                continue
+            results += [ending] if len(rest) == 1 else self.run([rest[len(payloads)]])
         return results
-
-    def _run_alone(self, job: list[Any]) -> tuple[list[bytes | Dropped], None]:
-        payloads, ending = self._run_process([job])
-        if payloads:
-            return [payloads[0]], None
-        return [ending or Dropped("killed", "it ended before its result")], None
 
     def _run_process(self, jobs: Sequence[list[Any]]) -> tuple[list[bytes], Dropped | None]:
         """Run jobs in one child: its payloads, and why there are no more (None: it asked for a new one)."""
