@@ -1,8 +1,9 @@
 """Self-contained checkpoints: a directory per step that a run resumes from and that is used without its run.
 
-``RUN/checkpoints/STEP/`` holds ``params`` and ``optimizer`` (Orbax), ``tokenizer`` (its files) and ``run`` (JSON: the
-experiment, the fingerprints of tokenizer and data, the step, which is also the position in the data, and the time
-trained). Orbax writes to a temporary name and renames at the end, so a checkpoint is complete or recognised as broken.
+``RUN/checkpoints/STEP/`` holds ``params`` and ``optimizer`` (Orbax), ``tokenizer`` (its files) and ``run``
+(JSON: the experiment, the fingerprints of tokenizer and data, the step, which is also the position in the
+data, and the time trained). Orbax writes to a temporary name and renames at the end, so a checkpoint is
+complete or recognised as broken.
 """
 
 import shutil
@@ -123,11 +124,11 @@ class Checkpoints:
         return self._manager.should_save(step)
 
     def preempted(self, step: int) -> bool:
-        """Tell whether the platform announced a preemption: the same on all hosts, to be asked where one is `due`."""
+        """Tell whether the platform announced a preemption; all hosts get the same answer."""
         return self._manager.reached_preemption(step)
 
     def save(self, step: int, state: State, elapsed_seconds: float) -> None:
-        """Write the checkpoint of a step, unless it exists. Returns as soon as the arrays are copied to the host."""
+        """Write the checkpoint of a step, unless it exists; returns once the arrays are copied."""
         if step in self._manager.all_steps():
             return
         record = RunRecord(self._experiment, step, elapsed_seconds, self._tokenizer.fingerprint, self._data)
@@ -140,10 +141,10 @@ class Checkpoints:
         self._manager.save(step, args=items, force=True)
 
     def restore(self, wanted: State) -> tuple[State, RunRecord]:
-        """Restore the newest checkpoint into the shapes, types and shardings of `wanted` (arrays or their abstracts).
+        """Restore the newest checkpoint into shapes, types and shardings as `abstract_state` gives them.
 
         Raises:
-          UserError: it belongs to another model, tokenizer, optimizer or data (says what differs), or is damaged.
+          UserError: it is of another model, tokenizer, optimizer or data (says what differs), or damaged.
         """
         step = self.latest
         assert step is not None, "ask for `latest` first"
@@ -169,7 +170,7 @@ class Checkpoints:
         if optimizer := [line for line in changed if line.startswith("optimizer.name:")]:
             raise UserError(f"checkpoint {path} holds another optimizer's state ({optimizer[0]}): {mend}")
         if self._data != record.data:
-            data = [line for line in changed if line.startswith("data.")] or ["the traces or the package that reads them"]
+            data = [line for line in changed if line.startswith("data.")] or ["other traces"]
             raise UserError(f"checkpoint {path} was trained on other rows ({'; '.join(data)}): {mend}")
 
     def finish(self) -> None:
@@ -213,7 +214,9 @@ def find_checkpoint(directory: Path) -> Path:
         raise UserError(f"no directory {directory}: give a run's directory or one of its checkpoints")
     if directory.name.isdigit() and (directory / "run").is_dir():
         if lacking := _lacks(directory):
-            raise UserError(f"checkpoint {directory} is incomplete (no {lacking}): use another one of its run")
+            raise UserError(
+                f"checkpoint {directory} is incomplete (no {lacking}): use another one of its run"
+            )
         return directory
     folder = directory / FOLDER if (directory / FOLDER).is_dir() else directory
     complete, broken = _checkpoints_in(folder)
@@ -250,7 +253,7 @@ def _restore(path: Path, manager: ocp.CheckpointManager, step: int, wanted: dict
     items = ocp.args.Composite(**{name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()})
     try:
         return manager.restore(step, args=items)
-    except Exception as error:  # Orbax and TensorStore raise many kinds, none of which the user can tell apart
+    except Exception as error:  # Orbax and TensorStore raise many kinds
         raise UserError(
             f"checkpoint {path} cannot be restored ({_first_line(error)}): it is damaged or does not fit; "
             "move it away to use an older one"

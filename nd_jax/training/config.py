@@ -1,4 +1,4 @@
-"""What an experiment is: one typed tree of settings, read from a Python file, with overrides from the command line.
+"""What an experiment is: one typed tree of settings, read from a Python file, with overrides by words.
 
 Nothing here imports jax, so that `nd train CONFIG --help` is quick.
 """
@@ -76,13 +76,13 @@ class ScheduleConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How long, how, and from which seed. The run ends by `steps` or by `max_seconds`, whichever comes first."""
+    """How long, how, and from which seed. The run ends by `steps` or by `max_seconds`: the first of them."""
 
     steps: int | None = 1000
     """Optimizer steps of the run; None: as many as `max_seconds` allows."""
 
     max_seconds: float | None = None
-    """Wall time of the run in seconds, from its first step (compilation is not counted), over all resumptions."""
+    """Wall time of the run in seconds, compilation not counted, over all resumptions; None: no limit."""
 
     accumulation: int = 1
     """Microbatches per step: the global batch is worked off in this many parts."""
@@ -110,7 +110,7 @@ class MetricsConfig:
     """What is reported and where."""
 
     every_steps: int = 10
-    """Steps between two records in `metrics.jsonl` and TensorBoard; a record covers the steps since the last one."""
+    """Steps between two records in `metrics.jsonl` and TensorBoard; each covers the steps since the last."""
 
     line_seconds: float = 10.0
     """Where the output is no terminal: seconds between two lines."""
@@ -137,13 +137,13 @@ class Experiment:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
-    """Read a config file, which is Python with a top-level ``config = Experiment(...)``, and apply the overrides.
+    """Read a config file, Python with a top-level ``config = Experiment(...)``, and apply the overrides.
 
-    Overrides are words as on the command line (``["--train.steps", "200"]``); ``--help`` lists them all and exits.
+    Overrides are words as on the command line, ``["--train.steps", "200"]``; ``--help`` lists all and exits.
 
     Raises:
       UserError: no such file, an error in it (with its line), or no `config` in it.
-      SystemExit: 2 for an override with a wrong name or type, after printing what is wrong and the nearest right one.
+      SystemExit: 2 for an override of a wrong name or type, with the nearest right one printed.
     """
     import tyro  # here, because a checkpoint's config is read without it
 
@@ -163,7 +163,8 @@ def _run_file(path: Path) -> Experiment:
         raise UserError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except Exception as error:
         # The innermost line of the config file itself: where its writer can mend it.
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         raise UserError(f"{path}:{lines[-1] if lines else '?'}: {type(error).__name__}: {error}") from error
     if not isinstance(config, Experiment):
         raise UserError(f"{path} has no top-level `config = Experiment(...)`")
@@ -192,10 +193,10 @@ def from_dict(settings: Mapping[str, Any]) -> Experiment:
 
 def _build(kind: Any, value: Any, place: str) -> Any:
     """Give `value`, as JSON holds it, the type `kind`."""
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         if unknown := sorted(set(value) - {f.name for f in fields(kind)}):
-            raise UserError(f"unknown setting {place}{unknown[0]}: it was written by another version of nd_jax")
+            raise UserError(f"unknown setting {place}{unknown[0]}: another version of nd_jax wrote it")
         return kind(**{name: _build(hints[name], item, f"{place}{name}.") for name, item in value.items()})
     if typing.get_origin(kind) is tuple:
         kinds = typing.get_args(kind)

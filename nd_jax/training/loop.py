@@ -35,8 +35,8 @@ class Hook:
     """Called after every step that this divides."""
 
     call: Callable[[int, dict[str, Any]], Mapping[str, float] | None]
-    """Takes the step and the parameters, which it must not keep (the next step uses them up); may give figures to
-    record, by name."""
+    """Takes the step and the parameters, which it must not keep (the next step uses them up); may give
+    figures to record, by name."""
 
 
 def train(
@@ -46,12 +46,12 @@ def train(
     tokenizer: Tokenizer,
     out: Path,
     hooks: Sequence[Hook] = (),
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
     """Train a model, resuming where the run in `out` stopped.
 
-    Ends by steps or wall time (`TrainConfig`), or after the step under way on SIGTERM or Ctrl-C; in each case with a
-    checkpoint. Every host calls this with the same arguments.
+    Ends by steps or wall time (`TrainConfig`), or after the step under way on SIGTERM or Ctrl-C; in each case
+    with a checkpoint. Every host calls this with the same arguments.
 
     Args:
       experiment: all settings.
@@ -72,31 +72,31 @@ def train(
     _check(experiment, tokenizer)
     microbatch = experiment.data.global_batch // experiment.train.accumulation
     mesh = make_mesh(experiment.mesh, experiment.model, microbatch, devices)
-    optimizer = make_optimizer(experiment.optimizer)
+    optimizer = make_optimizer(experiment.optimizer, experiment.model)
     shardings = state_shardings(experiment.model, optimizer, mesh)
     checkpoints = Checkpoints(out, experiment, tokenizer, data_fingerprint)
     with jax.set_mesh(mesh), StopSignal() as stop, contextlib.closing(checkpoints):
         if checkpoints.latest is None:
-            state, first, elapsed = new_state(experiment.model, optimizer, shardings, experiment.train.seed), 0, 0.0
+            state = new_state(experiment.model, optimizer, shardings, experiment.train.seed)
+            first, elapsed = 0, 0.0
         else:
             state, record = checkpoints.restore(abstract_state(experiment.model, optimizer, shardings))
             first, elapsed = record.step, record.elapsed_seconds
             _say_resumed(checkpoints.path(first), diff(record.experiment, experiment))
         rows = batches(first, jax.process_index(), jax.process_count())
-        with Recorder(experiment, out, first) as recorder:
+        with Recorder(experiment, out, first, mesh.size) as recorder:
             run = _Run(experiment, mesh, checkpoints, recorder, stop, hooks, elapsed)
             _say(f"{experiment.model.parameters():,} parameters on {mesh.size} devices; {recorder.peak_text}")
             step = run.steps(make_step(experiment, optimizer, shardings), state, first, rows)
         stopped = run.stopped or "finished"
         _say(f"{'Finished' if stopped == 'finished' else f'Stopped by {stopped}'} after step {step}: "
              f"{checkpoints.path(step)}")  # fmt: skip
-        return {
+        return recorder.last | {
             "step": step,
             "stopped": stopped,
             "seconds": run.elapsed,
             "parameters": experiment.model.parameters(),
             "checkpoint": str(checkpoints.path(step)),
-            **recorder.last,
         }
 
 
@@ -104,8 +104,8 @@ class _Run:
     """What stays the same during a run, and its clock."""
 
     def __init__(
-        self, experiment: Experiment, mesh: Mesh, checkpoints: Checkpoints, recorder: Recorder, stop: StopSignal,
-        hooks: Sequence[Hook], elapsed: float,
+        self, experiment: Experiment, mesh: Mesh, checkpoints: Checkpoints, recorder: Recorder,
+        stop: StopSignal, hooks: Sequence[Hook], elapsed: float,
     ):  # fmt: skip
         self.experiment, self.checkpoints, self.recorder = experiment, checkpoints, recorder
         self.stop, self.hooks, self._elapsed_before = stop, hooks, elapsed
@@ -169,10 +169,10 @@ class _Run:
         if broken:
             self.checkpoints.finish()
             good = self.checkpoints.latest
-            last = f"the last good checkpoint is {self.checkpoints.path(good)}" if good else "there is no checkpoint yet"
+            last = self.checkpoints.path(good) if good else "none yet"
             raise UserError(
-                f"{broken[0]} is {values[broken[0]]} at step {step}; {last}. Lower --optimizer.learning_rate or "
-                "lengthen the warm-up, and start again to resume from there"
+                f"{broken[0]} is {values[broken[0]]} at step {step}; last good checkpoint: {last}. "
+                "Lower --optimizer.learning_rate or lengthen the warm-up, and start again to resume there"
             )
         self.recorder.step(step, values)
         return values
@@ -201,9 +201,9 @@ def _check(experiment: Experiment, tokenizer: Tokenizer) -> None:
     config, rows = experiment.train, experiment.data.global_batch
     if config.steps is None and config.max_seconds is None:
         raise UserError("the run would never end: give --train.steps or --train.max_seconds")
-    if experiment.model.vocab_size < tokenizer.vocab_size:
+    if (size := experiment.model.vocab_size) < tokenizer.vocab_size:
         raise UserError(
-            f"model.vocab_size={experiment.model.vocab_size} is less than the tokenizer's {tokenizer.vocab_size}: "
+            f"model.vocab_size={size} is less than the tokenizer's: "
             f"give --model.vocab_size {tokenizer.vocab_size}"
         )
     if config.accumulation < 1 or rows % config.accumulation:

@@ -1,12 +1,13 @@
 """What a run reports: `metrics.jsonl`, TensorBoard files, and a line that people watch.
 
 Conventions. Tokens are positions of rows, padding included (`fill` is the share that is none). FLOPs are
-`ModelConfig.flops_per_token`: causal attention halved, embedding lookup excluded, head included, nothing recomputed.
-MFU is FLOPs per second over the peak of all devices. Times leave out compilation and hooks; the input wait is the share
-of the time that the loop spent getting rows.
+`ModelConfig.flops_per_token`: causal attention halved, embedding lookup excluded, head included, nothing
+recomputed. MFU is FLOPs per second over the peak of all devices. Times leave out compilation and hooks; the
+input wait is the share of the time that the loop spent getting rows.
 """
 
 import contextlib
+import datetime
 import json
 import os
 import time
@@ -37,8 +38,8 @@ PEAK_FLOPS = {
 }
 
 
-def peak_flops(device: jax.Device) -> float | None:
-    """Peak FLOP/s of a device: by table, or on CPU what a float32 matmul reaches; None where it is not known."""
+def peak_flops(device: Any) -> float | None:
+    """Peak FLOP/s of a device: by table, on CPU what a float32 matmul reaches; None where it is unknown."""
     if device.platform == "cpu":
         return _measured_matmul() / jax.local_device_count()
     names = [name for name in PEAK_FLOPS if device.device_kind.startswith(name)]
@@ -57,15 +58,19 @@ def _measured_matmul(n: int = 1024, tries: int = 5) -> float:
     return 2.0 * n**3 / min(seconds)
 
 
+SUMS = ("steps", "loss", "accuracy", "weight", "tokens")
+"""What is summed over the steps of a record; loss and accuracy by weight."""
+
+
 class Recorder:
     """Gathers the metrics of steps into records and reports them. Only the first host writes and prints.
 
     Used as a context; `step` takes each step's metrics once they have arrived.
     """
 
-    def __init__(self, experiment: Experiment, out: Path, start: int):
-        """Continue the files in `out` after step `start`: later records, of steps that will be redone, are dropped."""
-        self._config, self._out = experiment.metrics, out
+    def __init__(self, experiment: Experiment, out: Path, start: int, devices: int):
+        """Continue the files in `out` after step `start`; records of steps to be redone are dropped."""
+        self._config, self._out, self._devices = experiment.metrics, out, devices
         self._row_tokens = experiment.data.global_batch * experiment.data.row_length
         self._step_flops = experiment.model.flops_per_token(experiment.data.row_length) * self._row_tokens
         self._peak = self._config.peak_flops or peak_flops(jax.devices()[0])
@@ -74,14 +79,12 @@ class Recorder:
         self._begun: float | None = None
         self._aside = 0.0
         self._waited = 0.0
-        self._sums = dict.fromkeys(("steps", "loss", "accuracy", "weight", "tokens"), 0.0)
+        self._sums: dict[str, float] = dict.fromkeys(SUMS, 0.0)
         self._progress_at_start: float | None = None
         self._last_line = float("-inf")
         self._since = (0.0, 0.0)  # seconds trained and seconds waited at the last record
         self.last: dict[str, float] = {}
-        """The newest record."""
-        self.steps = 0
-        """Steps since the start of this process."""
+        """The newest record, also of the run before its resumption."""
 
     def __enter__(self) -> "Recorder":
         self._stack = contextlib.ExitStack()
@@ -89,7 +92,7 @@ class Recorder:
             return self
         self._out.mkdir(parents=True, exist_ok=True)
         path = self._out / "metrics.jsonl"
-        _drop_after(path, self._start)
+        self.last = _drop_after(path, self._start)
         self._file = self._stack.enter_context(path.open("a", encoding="utf-8"))
         self._board = None
         if self._config.tensorboard:
@@ -112,7 +115,8 @@ class Recorder:
         """The peak that MFU is given against, for people."""
         if self._peak is None:
             return "peak FLOP/s unknown for this device: give --metrics.peak_flops for MFU"
-        source = "given" if self._config.peak_flops else "measured" if jax.default_backend() == "cpu" else "table"
+        known = "measured" if jax.default_backend() == "cpu" else "table"
+        source = "given" if self._config.peak_flops else known
         return f"MFU against {self._peak / 1e12:.3g} TFLOP/s per device ({source})"
 
     def begin(self) -> None:
@@ -141,7 +145,6 @@ class Recorder:
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take the metrics of a step (`step` counts from 1), and report when a record is full."""
-        self.steps += 1
         weight = metrics["weight"]
         gathered = {"steps": 1.0, "weight": weight, "tokens": metrics["tokens"]}
         gathered |= {name: metrics[name] * weight for name in ("loss", "accuracy")}
@@ -185,9 +188,9 @@ class Recorder:
             "input_wait": (self._waited - self._since[1]) / passed,
         }
         if self._peak:
-            record["mfu"] = steps_per_s * self._step_flops / (self._peak * jax.device_count())
+            record["mfu"] = steps_per_s * self._step_flops / (self._peak * self._devices)
         self._since = (seconds, self._waited)
-        self._sums = dict.fromkeys(sums, 0.0)
+        self._sums = dict.fromkeys(SUMS, 0.0)
         self.last = record
         self.write(step, record)
         if self._first:
@@ -211,18 +214,21 @@ class Recorder:
         if done <= 0:
             return "?"
         left = int(max(0.0, 1.0 - progress) / done * self.seconds)
-        return f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}" if left >= 3600 else f"{left // 60}:{left % 60:02}"
+        return str(datetime.timedelta(seconds=left))
 
 
-def _drop_after(path: Path, step: int) -> None:
-    """Drop the records of later steps and a half-written last line, in one replacement."""
+def _drop_after(path: Path, step: int) -> dict[str, float]:
+    """Drop the records of later steps and a half-written last line, and give the last record that is kept."""
     if not path.exists():
-        return
-    kept = []
+        return {}
+    kept, last = [], {}
     for line in path.read_text(encoding="utf-8").splitlines():
         with contextlib.suppress(json.JSONDecodeError):
-            if json.loads(line)["step"] <= step:
+            record = json.loads(line)
+            if record["step"] <= step:
                 kept.append(line + "\n")
+                last = record if "loss" in record else last
     new = path.with_suffix(".new")
     new.write_text("".join(kept), encoding="utf-8")
     os.replace(new, path)
+    return last

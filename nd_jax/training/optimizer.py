@@ -1,7 +1,8 @@
 """The update rule and the learning rate's schedule.
 
-The optimizer computes updates for a learning rate of 1; the step scales them by the learning rate of its moment. So
-the optimizer's state knows nothing of the schedule, which may follow the clock and may change on resumption.
+The optimizer computes updates for a learning rate of 1; the step scales them by the learning rate of its
+moment. So the optimizer's state knows nothing of the schedule, which may follow the clock and may change on
+resumption.
 """
 
 from collections.abc import Callable
@@ -10,20 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from flax import nnx
 
+from nd_jax.model import transformer
+from nd_jax.model.config import ModelConfig
 from nd_jax.training.config import OptimizerConfig, ScheduleConfig
 
-STACKED = "blocks"
-"""The key of the layers' parameters, each stacked over the layers along its first axis."""
-
-MUON_AXES = {
-    # One orthogonalisation for each query of a group, for keys and for values, over all heads together.
-    "qkv_DxKxGxDh": optax.contrib.MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2, 4)),
-    "out_HxDhxD": optax.contrib.MuonDimensionNumbers(reduction_axis=(1, 2), output_axis=(3,)),
-    "gate_up_Dx2xF": optax.contrib.MuonDimensionNumbers(reduction_axis=(1,), output_axis=(3,)),
-    "down_FxD": optax.contrib.MuonDimensionNumbers(reduction_axis=(1,), output_axis=(2,)),
-}
-"""Which axes of the stacked matrices are inputs and outputs; over the others (layers first) Muon works one by one."""
+Path = tuple[str, ...]
+"""Keys from the root of the parameters to one of them."""
 
 
 def schedule(progress: jax.typing.ArrayLike, step: jax.typing.ArrayLike, config: ScheduleConfig) -> jax.Array:
@@ -50,49 +45,57 @@ def schedule(progress: jax.typing.ArrayLike, step: jax.typing.ArrayLike, config:
     return factor
 
 
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Make the optimizer, whose updates are to be multiplied by the learning rate and added to the parameters.
+def make_optimizer(config: OptimizerConfig, model: ModelConfig) -> optax.GradientTransformation:
+    """Make the optimizer: its updates, times the learning rate, are to be added to the parameters.
 
-    It clips gradients by their global norm and decays matrices only. Muon follows "Muon is scalable for LLM training"
-    (arXiv 2502.16982): updates are scaled to the root mean square that AdamW's have (0.2).
+    It clips gradients by their global norm and decays matrices only. Muon follows "Muon is scalable for LLM
+    training" (arXiv 2502.16982): its updates are scaled to the root mean square that AdamW's have (0.2).
     """
-    if config.name == "muon":
-        rule = optax.contrib.muon(
-            1.0, beta=config.muon_beta, ns_steps=config.muon_iterations, eps=config.eps,
-            weight_decay=config.weight_decay, adam_b1=config.b1, adam_b2=config.b2,
-            muon_weight_dimension_numbers=_muon_axes, consistent_rms=0.2,
-        )  # fmt: skip
-        # What Muon leaves to Adam (embeddings, norms) decays as under AdamW: muon's own knob cannot tell norms apart.
-        rest = optax.add_decayed_weights(-config.weight_decay, mask=lambda p: _map(_decays_beside_muon, p))
-        rule = optax.chain(rule, rest)
-    else:
+    clip = optax.clip_by_global_norm(config.clip_norm)
+    matrices = {path for path, (axes, _) in logical_axes(model).items() if len(axes) > 1}
+    if config.name == "adamw":
         rule = optax.adamw(
             1.0, b1=config.b1, b2=config.b2, eps=config.eps, weight_decay=config.weight_decay,
-            mask=lambda params: _map(is_matrix, params),
+            mask=lambda params: _map(matrices.__contains__, params),
         )  # fmt: skip
-    return optax.chain(optax.clip_by_global_norm(config.clip_norm), rule)
-
-
-def is_matrix(path: tuple[str, ...], param: Any) -> bool:
-    """Tell matrices from vectors (norm scales), by the place in the parameters and the rank."""
-    return param.ndim - (path[0] == STACKED) >= 2
-
-
-def _decays_beside_muon(path: tuple[str, ...], param: Any) -> bool:
-    return is_matrix(path, param) and path[0] != STACKED
-
-
-def _muon_axes(params: Any) -> Any:
-    """Mark what Muon updates: the layers' matrices."""
-    return _map(
-        lambda path, param: MUON_AXES[path[-1]] if path[0] == STACKED and is_matrix(path, param) else None, params
+        return optax.chain(clip, rule)
+    turned = _muon_axes(model)
+    rule = optax.contrib.muon(
+        1.0, beta=config.muon_beta, ns_steps=config.muon_iterations, eps=config.eps,
+        weight_decay=config.weight_decay, adam_b1=config.b1, adam_b2=config.b2,
+        muon_weight_dimension_numbers=lambda params: _map(turned.get, params), consistent_rms=0.2,
+    )  # fmt: skip
+    # Of what Muon leaves to Adam, optax would decay all or nothing: we decay the matrices (embeddings).
+    others = matrices - turned.keys()
+    decay = optax.add_decayed_weights(
+        -config.weight_decay, mask=lambda params: _map(others.__contains__, params)
     )
+    return optax.chain(clip, rule, decay)
 
 
-def _map(tell: Callable[[tuple[str, ...], Any], Any], params: Any) -> Any:
-    """Apply `tell` to the path and the value of every leaf."""
+def logical_axes(model: ModelConfig) -> dict[Path, tuple[tuple[str, ...], bool]]:
+    """Give each parameter's logical axes, and whether all layers are stacked in front of them."""
+    told = {}
+    for path, variable in nnx.to_flat_state(transformer.abstract(model)[1]):
+        axes = variable.get_metadata("axes")
+        told[tuple(map(str, path))] = axes, len(variable.get_value().shape) > len(axes)
+    return told
 
-    def at(path: tuple[Any, ...], param: Any) -> Any:
-        return tell(tuple(str(key.key) for key in path), param)
 
-    return jax.tree_util.tree_map_with_path(at, params)
+def _muon_axes(model: ModelConfig) -> dict[Path, optax.contrib.MuonDimensionNumbers]:
+    """Say which axes of the layers' matrices are inputs and which outputs (each layer is handled by itself).
+
+    A matrix reads from the residual stream or writes to it: its `embed` axis comes first or last.
+    """
+    turned = {}
+    for path, (axes, stacked) in logical_axes(model).items():
+        if stacked and len(axes) > 1:
+            places = tuple(range(1, len(axes) + 1))
+            split = 1 if axes[0] == "embed" else len(axes) - 1
+            turned[path] = optax.contrib.MuonDimensionNumbers(places[:split], places[split:])
+    return turned
+
+
+def _map(tell: Callable[[Path], Any], params: Any) -> Any:
+    """Make a tree like the parameters of what `tell` says of each path."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: tell(tuple(str(key.key) for key in path)), params)

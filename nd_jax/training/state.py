@@ -1,4 +1,6 @@
-"""The training state: a pure dict ``{step, params, opt_state}`` that lies sharded on the mesh from its first moment."""
+"""The training state: a pure dict ``{step, params, opt_state}`` that lies sharded on the mesh from its first
+moment.
+"""
 
 import functools
 from typing import Any
@@ -34,9 +36,12 @@ def _new(model: ModelConfig, optimizer: optax.GradientTransformation, key: jax.A
     return {"step": jnp.zeros((), jnp.int32), "params": params, "opt_state": optimizer.init(params)}
 
 
-def new_state(model: ModelConfig, optimizer: optax.GradientTransformation, shardings: State, seed: int) -> State:
+def new_state(
+    model: ModelConfig, optimizer: optax.GradientTransformation, shardings: State, seed: int
+) -> State:
     """Make the state of step 0, each device computing its own part. The values depend on the seed alone."""
-    # It runs once; on CPU, LLVM would optimise the random generator for longer than everything else takes to start.
+    # It runs once; on CPU, LLVM would optimise the random generator for longer than everything else takes to
+    # start.
     quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
     make = jax.jit(functools.partial(_new, model, optimizer), out_shardings=shardings, compiler_options=quick)
     return make(jax.random.key(seed))
@@ -46,5 +51,7 @@ def abstract_state(model: ModelConfig, optimizer: optax.GradientTransformation, 
     """Shapes, types and shardings of the state, for restoring into; nothing is allocated."""
     shapes = jax.eval_shape(functools.partial(_new, model, optimizer), jax.random.key(0))
     return jax.tree.map(
-        lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding), shapes, shardings
+        lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),
+        shapes,
+        shardings,
     )

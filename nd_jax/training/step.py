@@ -1,4 +1,6 @@
-"""One training step: gradients of the token-weighted loss over microbatches, then the update, all in one program."""
+"""One training step: gradients of the token-weighted loss over microbatches, then the update, all in one
+program.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,17 +22,29 @@ FIELDS = ("tokens", "targets", "weights", "segments", "positions")
 Batch = dict[str, Any]
 """The rows of a step, each field ``[B, T]``."""
 
-METRICS = ("loss", "accuracy", "weight", "tokens", "grad_norm", "param_norm", "learning_rate", "progress", "stop")
-"""What a step reports, in this order in one float32 vector (one transfer): the mean loss in nats per weighted token;
-the weighted share of tokens predicted right; the sum of weights; tokens that are no padding; the global norm of the
-gradient before clipping; that of the parameters after the update; the learning rate; and what `signals` gave."""
+METRICS = (
+    "loss",
+    "accuracy",
+    "weight",
+    "tokens",
+    "grad_norm",
+    "param_norm",
+    "learning_rate",
+    "progress",
+    "stop",
+)
+"""What a step reports, in this order in one float32 vector (one transfer): the mean loss in nats per weighted
+token; the weighted share of tokens predicted right; the sum of weights; tokens that are no padding; the
+global norm of the gradient before clipping; that of the parameters after the update; the learning rate; and
+what `signals` gave."""
 
 
 def signals(rows: int, progress: float, stop: bool) -> np.ndarray:
-    """Say how far the run is (0 to 1) and whether this host was asked to stop, for each of its rows: ``[rows, 2]``.
+    """Say how far the run is (0 to 1) and whether this host was asked to stop, for each of its rows: ``[rows,
+    2]``.
 
-    The step takes the maximum over the global batch. So all hosts use the same learning rate although their clocks
-    differ, and all stop after the same step when any one of them is asked to.
+    The step takes the maximum over the global batch. So all hosts use the same learning rate although their
+    clocks differ, and all stop after the same step when any one of them is asked to.
     """
     return np.tile(np.array([progress, stop], np.float32), (rows, 1))
 
@@ -43,7 +57,7 @@ def read_metrics(metrics: jax.Array) -> dict[str, float]:
 def make_step(
     experiment: Experiment, optimizer: optax.GradientTransformation, shardings: State
 ) -> Callable[[State, Batch, jax.Array], tuple[State, jax.Array]]:
-    """Compile-ready step ``(state, batch, signals) -> (state, metrics)``; the state given to it is used up."""
+    """Make the jitted ``(state, batch, signals) -> (state, metrics)``; the state given to it is used up."""
     model, parts = experiment.model, experiment.train.accumulation
 
     def loss(params: Any, rows: Batch, total: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -53,7 +67,8 @@ def make_step(
 
     def step(state: State, batch: Batch, signals_Bx2: jax.Array) -> tuple[State, jax.Array]:
         params = state["params"]
-        # Known before the loss: so microbatches add up to the mean over the whole batch, however their weights differ.
+        # Known before the loss: so microbatches add up to the mean over the whole batch, however their
+        # weights differ.
         weight = jnp.sum(batch["weights"])
         total = jnp.where(weight > 0, weight, 1.0)
         gradient = jax.grad(loss, has_aux=True)
@@ -86,5 +101,7 @@ def make_step(
 
 
 def _split(x_BxT: jax.Array, parts: int) -> jax.Array:
-    """Deal the rows into microbatches ``[parts, B / parts, T]``, each device its own, so that none has to move."""
+    """Deal the rows into microbatches ``[parts, B / parts, T]``, each device its own, so that none has to
+    move.
+    """
     return x_BxT.reshape(x_BxT.shape[0] // parts, parts, *x_BxT.shape[1:]).swapaxes(0, 1)

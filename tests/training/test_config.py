@@ -24,7 +24,9 @@ def config_file(tmp_path):
 
 def test_a_config_file_is_read_and_overridden(config_file):
     assert load_config(config_file).train.steps == 7
-    changed = load_config(config_file, ["--train.steps", "200", "--schedule.shape", "wsd", "--model.qk_norm", "True"])
+    changed = load_config(
+        config_file, ["--train.steps", "200", "--schedule.shape", "wsd", "--model.qk_norm", "True"]
+    )
     assert (changed.train.steps, changed.schedule.shape, changed.model.qk_norm) == (200, "wsd", True)
     assert load_config(config_file, ["--train.steps", "None", "--train.max-seconds", "3"]).train.steps is None
 
@@ -91,5 +93,7 @@ def test_a_setting_of_another_version_is_refused():
 
 
 def test_reading_a_config_does_not_import_jax(config_file):
-    code = f"import sys; from nd_jax.training.config import load_config; load_config({str(config_file)!r}, []); "
+    code = (
+        f"import sys; from nd_jax.training.config import load_config; load_config({str(config_file)!r}, []); "
+    )
     subprocess.run([sys.executable, "-c", code + "assert 'jax' not in sys.modules"], check=True)

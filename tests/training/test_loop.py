@@ -83,33 +83,35 @@ def test_killed_and_resumed_equals_uninterrupted_bit_for_bit(tmp_path, whole):
     assert losses(records(tmp_path)) == losses(whole[1])
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_saves_and_ends_well(tmp_path, whole, name):
+def test_sigterm_saves_and_ends_well(tmp_path, whole):
     process = start(tmp_path, 6, 3)
-    process.send_signal(signal.Signals[name])
+    process.terminate()
     (tmp_path / "go").touch()
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     summary = json.loads(output.splitlines()[-1])
-    assert summary["stopped"] == name
+    assert summary["stopped"] == "SIGTERM"
     assert 3 <= summary["step"] < 6
-    assert f"Stopped by {name} after step {summary['step']}" in " ".join(output.split())
+    assert f"Stopped by SIGTERM after step {summary['step']}" in " ".join(output.split())
     assert Path(summary["checkpoint"]).is_dir()
     run(tmp_path)
     assert digest(tmp_path / "checkpoints/6") == whole[0]
 
 
-def test_a_second_ctrl_c_aborts(tmp_path):
-    def impatient(first, host, hosts):
-        for step, rows in enumerate(batches(EXPERIMENT.data, first, host, hosts), first):
-            if step == 3:
-                os.kill(os.getpid(), signal.SIGINT)
-                os.kill(os.getpid(), signal.SIGINT)
-            yield rows
+def ctrl_c(times, first, host, hosts):
+    for step, rows in enumerate(batches(EXPERIMENT.data, first, host, hosts), first):
+        for _ in range(times if step == 3 else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+        yield rows
 
+
+def test_ctrl_c_saves_and_a_second_one_aborts(tmp_path):
     before = signal.getsignal(signal.SIGINT)
+    summary = run(tmp_path / "once", batches=partial(ctrl_c, 1))
+    assert (summary["stopped"], summary["step"]) == ("SIGINT", 4)
+    assert Path(summary["checkpoint"]).is_dir()
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, batches=impatient)
+        run(tmp_path / "twice", batches=partial(ctrl_c, 2))
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -119,7 +121,9 @@ def test_nan_stops_and_names_the_last_good_checkpoint(tmp_path, at):
         for step, rows in enumerate(batches(EXPERIMENT.data, first, host, hosts), first):
             yield {**rows, "weights": rows["weights"] * np.float32("nan")} if step == at else rows
 
-    with pytest.raises(UserError, match=rf"nan at step {at + 1}; the last good checkpoint is .*checkpoints/{at // 2 * 2}\b"):
+    with pytest.raises(
+        UserError, match=rf"nan at step {at + 1}; last good checkpoint: .*checkpoints/{at // 2 * 2}\b"
+    ):
         run(tmp_path, batches=poisoned)
     assert max(int(path.name) for path in (tmp_path / "checkpoints").iterdir()) == at // 2 * 2
     run(tmp_path)  # with good rows it goes on from there
@@ -185,7 +189,7 @@ def test_metrics_report_each_step_and_the_throughput(whole):
     assert first["fill"] == (rows["segments"] > 0).mean()
     assert first["tokens_per_s"] == pytest.approx(128 / first["step_seconds"])
     flops = EXPERIMENT.model.flops_per_token(16) * first["tokens_per_s"]
-    assert first["mfu"] == pytest.approx(flops / 1e12 / jax.device_count())
+    assert first["mfu"] == pytest.approx(flops / 1e12)
     assert lines[-1]["tokens_seen"] == 6 * 128
     assert all(0 <= line["input_wait"] <= 1 for line in lines)
 
@@ -204,5 +208,5 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path, train, said):
 
 
 def test_a_vocabulary_too_small_for_the_tokenizer_is_refused(tmp_path):
-    with pytest.raises(UserError, match="--model.vocab_size 33"):
+    with pytest.raises(UserError, match=r"--model\.vocab_size 33"):
         run(tmp_path, tokenizer=WordTokenizer(vocab_size=33))

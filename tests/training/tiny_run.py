@@ -75,7 +75,8 @@ def run(out: Path, experiment: Experiment = EXPERIMENT, **more) -> dict:
     from nd_jax.training.loop import train
 
     arguments = {
-        "batches": partial(batches, experiment.data), "data_fingerprint": f"rows of seed {experiment.data.seed}",
+        "batches": partial(batches, experiment.data),
+        "data_fingerprint": f"rows of seed {experiment.data.seed}",
         "tokenizer": WordTokenizer(), "devices": jax.devices()[:1],
     } | more  # fmt: skip
     return train(experiment, out=out, **arguments)
