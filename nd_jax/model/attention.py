@@ -61,22 +61,51 @@ def blocked(
     K = k_BxTxKxDh.shape[2]
     q_BxKxGxTxDh = (q_BxTxHxDh * Dh**-0.5).reshape(B, T, K, H // K, Dh).transpose(0, 2, 3, 1, 4)
     k_BxKxTxDh, v_BxKxTxDh = k_BxTxKxDh.transpose(0, 2, 1, 3), v_BxTxKxDh.transpose(0, 2, 1, 3)
-    outputs = []
+    blocks = []
     for start in range(0, T, block):
         end = min(start + block, T)
-        scores_BxKxGxQxS = jnp.einsum(
-            "bkgqd,bksd->bkgqs",
-            q_BxKxGxTxDh[:, :, :, start:end],
-            k_BxKxTxDh[:, :, :end],
-            preferred_element_type=jnp.float32,
-        )
         causal_QxS = jnp.arange(start, end)[:, None] >= jnp.arange(end)
         seen_BxQxS = (segments_BxT[:, start:end, None] == segments_BxT[:, None, :end]) & causal_QxS
-        scores_BxKxGxQxS = jnp.where(seen_BxQxS[:, None, None], scores_BxKxGxQxS, -jnp.inf)
-        # Softmax does not depend on the subtracted maximum, so neither does its gradient: spare that path.
-        top = jax.lax.stop_gradient(scores_BxKxGxQxS.max(-1, keepdims=True))
-        weights = jnp.exp(scores_BxKxGxQxS - top)
-        weights = (weights / weights.sum(-1, keepdims=True)).astype(v_BxTxKxDh.dtype)
-        outputs.append(jnp.einsum("bkgqs,bksd->bkgqd", weights, v_BxKxTxDh[:, :, :end]))
-    out_BxKxGxTxDh = jnp.concatenate(outputs, axis=3)
+        q_BxKxGxQxDh = q_BxKxGxTxDh[:, :, :, start:end]
+        blocks.append(_attend(q_BxKxGxQxDh, k_BxKxTxDh[:, :, :end], v_BxKxTxDh[:, :, :end], seen_BxQxS))
+    out_BxKxGxTxDh = jnp.concatenate(blocks, axis=3)
     return out_BxKxGxTxDh.transpose(0, 3, 1, 2, 4).reshape(B, T, H, Dh)
+
+
+@jax.custom_vjp
+def _attend(
+    q_BxKxGxQxDh: jax.Array, k_BxKxSxDh: jax.Array, v_BxKxSxDh: jax.Array, seen_BxQxS: jax.Array
+) -> jax.Array:
+    """softmax(q @ k.T) @ v of one query block, with a backward pass that touches the scores only once."""
+    return _attend_forward(q_BxKxGxQxDh, k_BxKxSxDh, v_BxKxSxDh, seen_BxQxS)[0]
+
+
+def _attend_forward(q_BxKxGxQxDh, k_BxKxSxDh, v_BxKxSxDh, seen_BxQxS):
+    f32 = jnp.float32
+    scores_BxKxGxQxS = jnp.einsum("bkgqd,bksd->bkgqs", q_BxKxGxQxDh, k_BxKxSxDh, preferred_element_type=f32)
+    scores_BxKxGxQxS = jnp.where(seen_BxQxS[:, None, None], scores_BxKxGxQxS, -jnp.inf)
+    weights_BxKxGxQxS = jnp.exp(scores_BxKxGxQxS - scores_BxKxGxQxS.max(-1, keepdims=True))
+    inverse_BxKxGxQx1 = 1 / weights_BxKxGxQxS.sum(-1, keepdims=True)
+    weights_BxKxGxQxS = weights_BxKxGxQxS.astype(v_BxKxSxDh.dtype)
+    # Normalising the outputs is a pass over Dh numbers a query instead of S.
+    out_BxKxGxQxDh = jnp.einsum("bkgqs,bksd->bkgqd", weights_BxKxGxQxS, v_BxKxSxDh) * inverse_BxKxGxQx1
+    out_BxKxGxQxDh = out_BxKxGxQxDh.astype(q_BxKxGxQxDh.dtype)
+    saved = q_BxKxGxQxDh, k_BxKxSxDh, v_BxKxSxDh, weights_BxKxGxQxS, inverse_BxKxGxQx1, out_BxKxGxQxDh
+    return out_BxKxGxQxDh, saved
+
+
+def _attend_backward(saved, dout_BxKxGxQxDh):
+    q_BxKxGxQxDh, k_BxKxSxDh, v_BxKxSxDh, weights_BxKxGxQxS, inverse_BxKxGxQx1, out_BxKxGxQxDh = saved
+    f32, dtype = jnp.float32, q_BxKxGxQxDh.dtype
+    dout_BxKxGxQxDh = dout_BxKxGxQxDh * inverse_BxKxGxQx1
+    delta_BxKxGxQx1 = (dout_BxKxGxQxDh * out_BxKxGxQxDh).sum(-1, keepdims=True)
+    dout_BxKxGxQxDh = dout_BxKxGxQxDh.astype(dtype)
+    dv_BxKxSxDh = jnp.einsum("bkgqs,bkgqd->bksd", weights_BxKxGxQxS, dout_BxKxGxQxDh)
+    dweights = jnp.einsum("bkgqd,bksd->bkgqs", dout_BxKxGxQxDh, v_BxKxSxDh, preferred_element_type=f32)
+    dscores_BxKxGxQxS = (weights_BxKxGxQxS * (dweights - delta_BxKxGxQx1)).astype(dtype)
+    dq_BxKxGxQxDh = jnp.einsum("bkgqs,bksd->bkgqd", dscores_BxKxGxQxS, k_BxKxSxDh)
+    dk_BxKxSxDh = jnp.einsum("bkgqs,bkgqd->bksd", dscores_BxKxGxQxS, q_BxKxGxQxDh)
+    return dq_BxKxGxQxDh, dk_BxKxSxDh, dv_BxKxSxDh, None
+
+
+_attend.defvjp(_attend_forward, _attend_backward)

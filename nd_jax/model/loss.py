@@ -88,7 +88,7 @@ def _cross_entropy(
 
 def _forward(x_BxTxD, output_VxD, targets_BxT, weights_BxT, chunk):
     V = output_VxD.shape[0]
-    parts, dx, doutput_VxD = [], [], jnp.zeros(output_VxD.shape, jnp.float32)
+    parts, dx, doutput_DxV = [], [], jnp.zeros(output_VxD.shape[::-1], jnp.float32)
     for at in _chunks(x_BxTxD.shape[1], chunk):
         x_BxCxD, targets_BxC = x_BxTxD[:, at], targets_BxT[:, at]
         logits_BxCxV, normaliser_BxC, *rest = _chunk_losses(x_BxCxD, output_VxD, targets_BxC)
@@ -96,11 +96,13 @@ def _forward(x_BxTxD, output_VxD, targets_BxT, weights_BxT, chunk):
         dlogits_BxCxV = jnp.exp(logits_BxCxV - normaliser_BxC[..., None]) - hit_BxCxV
         dlogits_BxCxV = (dlogits_BxCxV * weights_BxT[:, at, None]).astype(x_BxTxD.dtype)
         dx.append(jnp.einsum("bcv,vd->bcd", dlogits_BxCxV, output_VxD))
-        doutput_VxD += jnp.einsum("bcv,bcd->vd", dlogits_BxCxV, x_BxCxD, preferred_element_type=jnp.float32)
+        # x first and transposed after: the other order copies the wide dlogits to transpose them on CPU.
+        both = ((0, 1), (0, 1)), ((), ())
+        doutput_DxV += jax.lax.dot_general(x_BxCxD, dlogits_BxCxV, both, preferred_element_type=jnp.float32)
         parts.append(rest)
     nll_BxT, correct_BxT = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
     value = (weights_BxT * nll_BxT).sum(), nll_BxT, correct_BxT
-    return value, (jnp.concatenate(dx, axis=1), doutput_VxD.astype(output_VxD.dtype))
+    return value, (jnp.concatenate(dx, axis=1), doutput_DxV.T.astype(output_VxD.dtype))
 
 
 def _backward(chunk, residuals, cotangents):

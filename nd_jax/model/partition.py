@@ -20,13 +20,13 @@ RULES: dict[str, str | tuple[str, ...] | None] = {
     "batch": ("replica", "fsdp"),
     "length": None,
     "features": None,
+    "heads": "tensor",
     "kv_heads": "tensor",
     "mlp": "tensor",
     "vocab": "tensor",
     # parameters: replicas hold whole copies, fsdp splits the model's width
     "embed": "fsdp",
     "norm": None,
-    "group": None,
     "head_dim": None,
 }
 """Logical axis -> the mesh axes that shard it (None: not sharded)."""
@@ -132,7 +132,9 @@ def optimizer_shardings(tx: optax.GradientTransformation, params: Any, shardings
     state = jax.eval_shape(tx.init, params)
     whole = replicated(mesh)
 
-    def masked(leaf: Any) -> bool:  # what an optimizer for some of the parameters holds in place of the others
+    def masked(
+        leaf: Any,
+    ) -> bool:  # what an optimizer for some of the parameters holds in place of the others
         return isinstance(leaf, optax.MaskedNode)
 
     return optax.tree_utils.tree_map_params(

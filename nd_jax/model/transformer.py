@@ -1,8 +1,8 @@
 """The decoder-only transformer (Flax NNX): RMSNorm, RoPE, grouped-query attention, SwiGLU.
 
-The parameters are those of Hugging Face's Llama (Qwen3 with `qk_norm`), with its RoPE halves, fused so that a
-block does four matmuls: exporting is re-slicing. All layers are stacked along a first axis. Training state is
-a pure dict of arrays (`init`), bound to a module inside `jax.jit` (`bind`).
+The parameters are those of Hugging Face's Llama (Qwen3 with `qk_norm`), with its RoPE halves: exporting is
+reshaping. All layers are stacked along a first axis. Training state is a pure dict of arrays (`init`), bound
+to a module inside `jax.jit` (`bind`).
 """
 
 import functools
@@ -36,19 +36,45 @@ def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
 
 
 def rotations(positions_BxT: jax.Array, config: ModelConfig) -> tuple[jax.Array, jax.Array]:
-    """RoPE's cosines and sines, each `[B, T, Dh/2]` float32."""
+    """RoPE's cosines and signed sines for `rotate`, each `[B, T, 1, Dh]` float32."""
     half = config.head_dim // 2
     frequencies = config.rope_theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
-    angles = positions_BxT[:, :, None].astype(jnp.float32) * frequencies
-    return jnp.cos(angles), jnp.sin(angles)
+    angles_BxTx1xE = positions_BxT[:, :, None, None].astype(jnp.float32) * frequencies
+    cos, sin = jnp.cos(angles_BxTx1xE), jnp.sin(angles_BxTx1xE)
+    rope = jnp.concatenate([cos, cos], axis=-1), jnp.concatenate([-sin, sin], axis=-1)
+    # The barrier keeps XLA from fusing, and so repeating, them in every layer and head.
+    return jax.lax.optimization_barrier(rope)
 
 
-def rotate(x_BxTxNxDh: jax.Array, cos_BxTxE: jax.Array, sin_BxTxE: jax.Array) -> jax.Array:
+def rotate(x_BxTxNxDh: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
     """Turn the pairs (i, i + Dh/2) of every head, Hugging Face's convention."""
-    first, second = jnp.split(x_BxTxNxDh.astype(jnp.float32), 2, axis=-1)
-    cos, sin = cos_BxTxE[:, :, None], sin_BxTxE[:, :, None]
-    turned = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    cos_BxTx1xDh, sin_BxTx1xDh = rope
+    x32 = x_BxTxNxDh.astype(jnp.float32)
+    turned = x32 * cos_BxTx1xDh + jnp.roll(x32, x32.shape[-1] // 2, axis=-1) * sin_BxTx1xDh
     return turned.astype(x_BxTxNxDh.dtype)
+
+
+@jax.custom_vjp
+def project(x: jax.Array, weights: jax.Array) -> jax.Array:
+    """Contract x's axes from the third on with the weights' first ones: `[B, T, *In] x [*In, *Out]`.
+
+    Its gradient is its own: jax's rule for the weights puts dy first, and copies dy (on CPU) to transpose it.
+    With it, one matmul per matrix is as fast as fused ones, whose outputs had to be split and joined.
+    """
+    n = x.ndim - 2
+    return jax.lax.dot_general(x, weights, ((tuple(range(2, x.ndim)), tuple(range(n))), ((), ())))
+
+
+def _project_backward(saved, dy):
+    x, weights = saved
+    n = x.ndim - 2
+    outs = tuple(range(n, weights.ndim)), tuple(range(2, dy.ndim))
+    dx = jax.lax.dot_general(dy, weights, (outs[::-1], ((), ())))
+    dweights = jax.lax.dot_general(x, dy, (((0, 1), (0, 1)), ((), ())))
+    return dx, dweights
+
+
+project.defvjp(lambda x, weights: (project(x, weights), (x, weights)), _project_backward)
 
 
 def normal(rngs: nnx.Rngs, shape: tuple[int, ...], std: float, axes: tuple[str, ...]) -> nnx.Param:
@@ -62,11 +88,12 @@ class Attention(nnx.Module):
     def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
         D, H, K, Dh = config.d_model, config.n_heads, config.n_kv_heads, config.head_dim
         self.config = config
-        # Per key head its H/K query heads, the key, the value: so tensor parallelism splits key heads.
-        axes = ("embed", "kv_heads", "group", "head_dim")
-        self.qkv_DxKxGxDh = normal(rngs, (D, K, H // K + 2, Dh), D**-0.5, axes)
+        std = D**-0.5
+        self.query_DxHxDh = normal(rngs, (D, H, Dh), std, ("embed", "heads", "head_dim"))
+        self.key_DxKxDh = normal(rngs, (D, K, Dh), std, ("embed", "kv_heads", "head_dim"))
+        self.value_DxKxDh = normal(rngs, (D, K, Dh), std, ("embed", "kv_heads", "head_dim"))
         std = (H * Dh * 2 * config.n_layers) ** -0.5
-        self.out_HxDhxD = normal(rngs, (H, Dh, D), std, ("kv_heads", "head_dim", "embed"))
+        self.out_HxDhxD = normal(rngs, (H, Dh, D), std, ("heads", "head_dim", "embed"))
         if config.qk_norm:
             self.q_norm = nnx.Param(jnp.ones(Dh), axes=("norm",))
             self.k_norm = nnx.Param(jnp.ones(Dh), axes=("norm",))
@@ -74,17 +101,17 @@ class Attention(nnx.Module):
     def __call__(self, x_BxTxD: jax.Array, rope: tuple[jax.Array, jax.Array], attend: Attend) -> jax.Array:
         """Mix positions; `rope` from `rotations`."""
         config, dtype = self.config, x_BxTxD.dtype
-        B, T, _ = x_BxTxD.shape
-        group = config.n_heads // config.n_kv_heads
-        qkv = jnp.einsum("btd,dkge->btkge", x_BxTxD, self.qkv_DxKxGxDh.astype(dtype))
-        qkv = constrain(qkv, "batch", "length", "kv_heads", "group", "head_dim")
-        q_BxTxHxDh = qkv[..., :group, :].reshape(B, T, config.n_heads, config.head_dim)
-        k_BxTxKxDh, v_BxTxKxDh = qkv[..., group, :], qkv[..., group + 1, :]
+        q_BxTxHxDh = project(x_BxTxD, self.query_DxHxDh.astype(dtype))
+        k_BxTxKxDh = project(x_BxTxD, self.key_DxKxDh.astype(dtype))
+        v_BxTxKxDh = project(x_BxTxD, self.value_DxKxDh.astype(dtype))
+        q_BxTxHxDh = constrain(q_BxTxHxDh, "batch", "length", "heads", "head_dim")
+        k_BxTxKxDh = constrain(k_BxTxKxDh, "batch", "length", "kv_heads", "head_dim")
+        v_BxTxKxDh = constrain(v_BxTxKxDh, "batch", "length", "kv_heads", "head_dim")
         if config.qk_norm:
             q_BxTxHxDh = rms_norm(q_BxTxHxDh, self.q_norm[...], config.norm_eps)
             k_BxTxKxDh = rms_norm(k_BxTxKxDh, self.k_norm[...], config.norm_eps)
-        mixed_BxTxHxDh = attend(rotate(q_BxTxHxDh, *rope), rotate(k_BxTxKxDh, *rope), v_BxTxKxDh)
-        return jnp.einsum("bthe,hed->btd", mixed_BxTxHxDh, self.out_HxDhxD.astype(dtype))
+        mixed_BxTxHxDh = attend(rotate(q_BxTxHxDh, rope), rotate(k_BxTxKxDh, rope), v_BxTxKxDh)
+        return project(mixed_BxTxHxDh, self.out_HxDhxD.astype(dtype))
 
 
 class FeedForward(nnx.Module):
@@ -92,16 +119,17 @@ class FeedForward(nnx.Module):
 
     def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
         D, F = config.d_model, config.d_ff
-        self.gate_up_Dx2xF = normal(rngs, (D, 2, F), D**-0.5, ("embed", "group", "mlp"))
+        self.gate_DxF = normal(rngs, (D, F), D**-0.5, ("embed", "mlp"))
+        self.up_DxF = normal(rngs, (D, F), D**-0.5, ("embed", "mlp"))
         self.down_FxD = normal(rngs, (F, D), (F * 2 * config.n_layers) ** -0.5, ("mlp", "embed"))
 
     def __call__(self, x_BxTxD: jax.Array) -> jax.Array:
         """Transform every position by itself."""
         dtype = x_BxTxD.dtype
-        gate_up_BxTx2xF = jnp.einsum("btd,dcf->btcf", x_BxTxD, self.gate_up_Dx2xF.astype(dtype))
-        gate_up_BxTx2xF = constrain(gate_up_BxTx2xF, "batch", "length", "group", "mlp")
-        hidden_BxTxF = jax.nn.silu(gate_up_BxTx2xF[:, :, 0]) * gate_up_BxTx2xF[:, :, 1]
-        return jnp.einsum("btf,fd->btd", hidden_BxTxF, self.down_FxD.astype(dtype))
+        gate_BxTxF = project(x_BxTxD, self.gate_DxF.astype(dtype))
+        up_BxTxF = project(x_BxTxD, self.up_DxF.astype(dtype))
+        hidden_BxTxF = constrain(jax.nn.silu(gate_BxTxF) * up_BxTxF, "batch", "length", "mlp")
+        return project(hidden_BxTxF, self.down_FxD.astype(dtype))
 
 
 class Block(nnx.Module):
