@@ -4,18 +4,13 @@ Types are told apart by identity, since even ``==`` or a hash of a class can be 
 metaclass's); attributes are read from the instance, never looked up through its class.
 """
 
-import array
-import collections
 import datetime
 import decimal
 import enum
-import fractions
-import re
 import types
 from builtins import (  # noqa: UP029  # bound here: the program may replace them
     BaseException,
     bool,
-    bytearray,
     bytes,
     dict,
     enumerate,
@@ -27,7 +22,6 @@ from builtins import (  # noqa: UP029  # bound here: the program may replace the
     list,
     map,
     max,
-    range,
     repr,
     set,
     slice,
@@ -41,25 +35,30 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from nd_jax.tracing.identity import NAMED, NUMBERS, bases, by_identity, mro_of, word
+from nd_jax.tracing.stdlib_types import LIBRARY
+
 TEXT, ITEMS, DEPTH = 512, 64, 8
 BIG = 10**40
-_NONE = type(None)
-_STR, _TUPLE, _CLASS, _ERROR, _ENUM = map(id, (str, tuple, type, BaseException, enum.Enum))
-_NUMBERS = frozenset(map(id, (int, float, bool)))
-_mro_of = type.__dict__["__mro__"].__get__
+_TUPLE, _CLASS, _ERROR, _ENUM = map(id, (tuple, type, BaseException, enum.Enum))
 _name_of = type.__dict__["__name__"].__get__
 _namespace_of: Any = vars(type)["__dict__"].__get__
 _flags_of: Any = type.__dict__["__flags__"].__get__
-_args_of = BaseException.__dict__["args"].__get__
-_module_dict: Any = vars(types.ModuleType)["__dict__"].__get__
-_numerator = fractions.Fraction.__dict__["_numerator"].__get__
-_denominator = fractions.Fraction.__dict__["_denominator"].__get__
+args_of = BaseException.__dict__["args"].__get__
+_AS_REPR = frozenset(  # types whose repr is C code that shows no address and calls nobody else
+    map(id, (float, bool, type(None), complex, decimal.Decimal, datetime.date, datetime.timedelta,
+             type(NotImplemented), type(Ellipsis)))
+)  # fmt: skip
+_RECURSIVE = by_identity({list: "[...]", dict: "{...}", tuple: "(...)"})
+_VIEWS = by_identity(
+    {type({}.keys()): "dict_keys", type({}.values()): "dict_values", type({}.items()): "dict_items"}
+)
 
 
 def bounded(value: object) -> tuple[str, bool]:
     """Show any value in at most `TEXT` characters, and tell whether something was left out."""
     for room in (TEXT, TEXT * 3 // 4):  # an item may overshoot its room a little: then once more, in less
-        writer = _Writer()
+        writer = Writer()
         text = writer.show(value, room, 0)
         if len(text) <= TEXT:
             return text, writer.cut
@@ -67,49 +66,9 @@ def bounded(value: object) -> tuple[str, bool]:
     return f"{text[:keep]}<+{len(text) - keep}>", True
 
 
-def by_identity(table: dict[type, Any]) -> dict[int, Any]:
-    """Index a table by the identity of its types."""
-    return {id(kind): entry for kind, entry in table.items()}
-
-
-_AS_REPR = frozenset(  # types whose repr is C code that shows no address and calls nobody else
-    map(id, (float, bool, _NONE, complex, decimal.Decimal, datetime.date, datetime.timedelta,
-             type(NotImplemented), type(Ellipsis)))
-)  # fmt: skip
-_RECURSIVE = by_identity({list: "[...]", dict: "{...}", tuple: "(...)"})
-_VIEWS = by_identity(
-    {type({}.keys()): "dict_keys", type({}.values()): "dict_values", type({}.items()): "dict_items"}
-)
-_NAMED = by_identity(
-    {
-        types.FunctionType: ("function", types.FunctionType.__dict__["__name__"].__get__),
-        types.BuiltinFunctionType: (
-            "built-in function",
-            types.BuiltinFunctionType.__dict__["__name__"].__get__,
-        ),
-        types.GeneratorType: ("generator", types.GeneratorType.__dict__["__name__"].__get__),
-        types.CoroutineType: ("coroutine", types.CoroutineType.__dict__["__name__"].__get__),
-        types.AsyncGeneratorType: ("async_generator", types.AsyncGeneratorType.__dict__["__name__"].__get__),
-        types.CodeType: ("code", types.CodeType.__dict__["co_name"].__get__),
-    }
-)
-
-
-def _bases(kind: type) -> set[int]:
-    return set(map(id, _mro_of(kind)))
-
-
-def _word(name: Any) -> str:
-    """Show a name that the program may have set to anything."""
-    if _STR not in _bases(type(name)):
-        return "?"
-    name = str.__str__(name)[:64]
-    return name if str.isidentifier(name) else repr(name)[1:-1]
-
-
 def _attributes(value: object) -> Iterator[tuple[object, object]]:
     """Give an instance's attributes from its slots and its ``__dict__``, running no code of its class."""
-    for kind in _mro_of(type(value)):
+    for kind in mro_of(type(value)):
         for name, descriptor in _namespace_of(kind).items():
             if type(descriptor) is types.MemberDescriptorType:
                 try:
@@ -125,7 +84,7 @@ def _is_heap_class(kind: type) -> bool:
     return bool(_flags_of(kind) & (1 << 9))  # Py_TPFLAGS_HEAPTYPE
 
 
-class _Writer:
+class Writer:
     """Shows one value; ``cut`` tells whether something was left out, ``active`` which containers are open."""
 
     __slots__ = ("active", "cut")
@@ -206,7 +165,7 @@ class _Writer:
         """Show the items of a non-empty set between braces, in an order that no hash seed changes."""
         if depth >= DEPTH or size > 16 * ITEMS:
             return "{" + self.left(size) + "}"
-        if set(map(id, map(type, items))) <= _NUMBERS:
+        if set(map(id, map(type, items))) <= NUMBERS:
             return self.series("{", items, size, "}", room, depth)
         parts: list[str] = []
         used = 2
@@ -230,7 +189,7 @@ class _Writer:
             if index == ITEMS or used >= room:
                 parts.append(self.left(len(items) - index))
                 break
-            text = f"{_word(field)}={self.show(item, room - used, depth + 1)}"
+            text = f"{word(field)}={self.show(item, room - used, depth + 1)}"
             used += len(text) + 2
             parts.append(text)
         return f"{name}({', '.join(parts)})"
@@ -247,37 +206,37 @@ class _Writer:
         if kind is frozenset:
             inner = self.unordered(value, len(value), room - 11, depth) if value else ""
             return f"frozenset({inner})"
-        library = _LIBRARY.get(id(kind))
+        library = LIBRARY.get(id(kind))
         if library is not None:
             return library(self, value, room, depth)
         if id(kind) in _VIEWS:
             return self.series(f"{_VIEWS[id(kind)]}([", value, len(value), "])", room, depth)
-        if id(kind) in _NAMED:
-            word, name_of = _NAMED[id(kind)]
-            return f"<{word} {_word(name_of(value))}>"
+        if id(kind) in NAMED:
+            label, name_of = NAMED[id(kind)]
+            return f"<{label} {word(name_of(value))}>"
         return self.instance(value, kind, room, depth)
 
     def instance(self, value: Any, kind: type, room: int, depth: int) -> str:
         """Show an instance of any other class: by what it inherits, then by attributes."""
-        name = _word(_name_of(kind))
-        bases = _bases(kind)
-        if _CLASS in bases:
-            return f"<class '{_word(_name_of(value))}'>"
-        if _ERROR in bases:
-            args = _args_of(value)
+        name = word(_name_of(kind))
+        inherited = bases(kind)
+        if _CLASS in inherited:
+            return f"<class '{word(_name_of(value))}'>"
+        if _ERROR in inherited:
+            args = args_of(value)
             return self.series(f"{name}(", args, len(args), ")", room, depth)
         heap = _is_heap_class(kind)
-        if _ENUM in bases:
+        if _ENUM in inherited:
             fields = dict(_attributes(value))
             member = self.show(fields.get("_value_"), room - len(name), depth + 1)
-            return f"<{name}.{_word(fields.get('_name_'))}: {member}>"
+            return f"<{name}.{word(fields.get('_name_'))}: {member}>"
         names = _namespace_of(kind).get("_fields")
-        if _TUPLE in bases and type(names) is tuple and len(names) == tuple.__len__(value):
+        if _TUPLE in inherited and type(names) is tuple and len(names) == tuple.__len__(value):
             return self.fields(name, zip(names, tuple.__iter__(value), strict=True), room, depth)
         if not heap:
             return f"<{name}>"
         for base, plain in _PLAIN.items():
-            if id(base) in bases:
+            if id(base) in inherited:
                 return f"{name}({self.show(plain(value), room - len(name), depth + 1)})"
         return self.fields(name, _attributes(value), room, depth)
 
@@ -295,97 +254,3 @@ _PLAIN: dict[type, Any] = {
     set: lambda value: set(set.__iter__(value)),
     frozenset: lambda value: frozenset(frozenset.__iter__(value)),
 }
-
-
-def _counter(self: _Writer, value: Any, room: int, depth: int) -> str:
-    if not dict.__len__(value):
-        return "Counter()"
-    items = list(dict.items(value))
-    if set(map(id, map(type, dict.values(value)))) <= _NUMBERS:
-        items.sort(key=lambda item: item[1], reverse=True)
-    return self.series("Counter({", items, len(items), "})", room, depth, pairs=True)
-
-
-def _defaultdict(self: _Writer, value: Any, room: int, depth: int) -> str:
-    opening = f"defaultdict({self.show(value.default_factory, room, depth + 1)}, {{"
-    return self.series(opening, dict.items(value), dict.__len__(value), "})", room, depth, pairs=True)
-
-
-def _ordered(self: _Writer, value: Any, room: int, depth: int) -> str:
-    if not value:
-        return "OrderedDict()"
-    return self.series("OrderedDict({", value.items(), len(value), "})", room, depth, pairs=True)
-
-
-def _deque(self: _Writer, value: Any, room: int, depth: int) -> str:
-    closing = "])" if value.maxlen is None else f"], maxlen={value.maxlen})"
-    return self.series("deque([", value, len(value), closing, room, depth)
-
-
-def _array(self: _Writer, value: Any, room: int, depth: int) -> str:
-    if not value:
-        return f"array('{value.typecode}')"
-    return self.series(f"array('{value.typecode}', [", value, len(value), "])", room, depth)
-
-
-def _when(self: _Writer, value: Any, room: int, depth: int) -> str:
-    zone = value.tzinfo
-    text = repr(value.replace(tzinfo=None))
-    return text if zone is None else f"{text[:-1]}, tzinfo={self.show(zone, room, depth + 1)})"
-
-
-def _zone(self: _Writer, value: Any, room: int, depth: int) -> str:
-    if value is datetime.UTC:
-        return "datetime.timezone.utc"
-    return f"datetime.timezone({self.show(value.utcoffset(None), room, depth + 1)})"
-
-
-def _method(self: _Writer, value: Any, room: int, depth: int) -> str:
-    function = value.__func__
-    named = _NAMED.get(id(type(function)))
-    return "<method>" if named is None else f"<method {_word(named[1](function))}>"
-
-
-def _module(self: _Writer, value: Any, room: int, depth: int) -> str:
-    return f"<module {_word(_module_dict(value).get('__name__'))}>"
-
-
-def _bytearray_text(self: _Writer, value: Any, room: int, depth: int) -> str:
-    text = self.string(bytes(value[:room]), room)
-    return f"bytearray({text}{self.left(len(value) - room) if len(value) > room else ''})"
-
-
-def _range(self: _Writer, value: range, room: int, depth: int) -> str:
-    ends = [value.start, value.stop] if value.step == 1 else [value.start, value.stop, value.step]
-    return self.series("range(", ends, len(ends), ")", room, depth)
-
-
-_LIBRARY: dict[int, Any] = by_identity(
-    {
-        collections.Counter: _counter,
-        collections.defaultdict: _defaultdict,
-        collections.OrderedDict: _ordered,
-        collections.deque: _deque,
-        array.array: _array,
-        bytearray: _bytearray_text,
-        datetime.datetime: _when,
-        datetime.time: _when,
-        datetime.timezone: _zone,
-        range: _range,
-        slice: lambda self, value, room, depth: self.series(
-            "slice(", (value.start, value.stop, value.step), 3, ")", room, depth
-        ),
-        fractions.Fraction: lambda self, value, room, depth: self.series(
-            "Fraction(", (_numerator(value), _denominator(value)), 2, ")", room, depth
-        ),
-        memoryview: lambda self, value, room, depth: "<memory>",
-        re.Pattern: lambda self, value, room, depth: (
-            f"re.compile({self.show(value.pattern, room, depth + 1)})"
-        ),
-        re.Match: lambda self, value, room, depth: (
-            f"<re.Match span={value.span()}, match={self.show(value.group(), room, depth + 1)}>"
-        ),
-        types.MethodType: _method,
-        types.ModuleType: _module,
-    }
-)

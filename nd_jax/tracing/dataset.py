@@ -25,10 +25,10 @@ from nd_jax.errors import UserError
 from nd_jax.programs.splits import split_of
 from nd_jax.tracing import tfds_format
 from nd_jax.tracing.schema import SCHEMA_VERSION, Trace, from_json, to_json
+from nd_jax.tracing.shards import Shards
 
 SPLITS = ("train", "heldout")
 _METADATA, _UNFINISHED, _DROPPED = "metadata.json", "unfinished", "dropped.jsonl"
-_SHARD_BYTES = 128 << 20
 
 
 class TraceWriter:
@@ -123,7 +123,7 @@ class TraceWriter:
             self._finish()
 
     def _finish(self) -> None:
-        shards = {split: _Shards(self.directory / _UNFINISHED, split) for split in SPLITS}
+        shards = {split: Shards(self.directory / _UNFINISHED, split) for split in SPLITS}
         functions = events = 0
         versions: Counter[str] = Counter()
         with (
@@ -170,65 +170,6 @@ class TraceWriter:
 
 def _combine(digests: Iterator[str]) -> str:
     return hashlib.blake2b(" ".join(digests).encode(), digest_size=16).hexdigest()
-
-
-class _Shards:
-    """Writes the shards of one split under names of their own, until their number is known."""
-
-    def __init__(self, directory: Path, split: str) -> None:
-        self._directory, self._split = directory, split
-        self.lengths: list[int] = []
-        self.bytes = 0
-        self._filled = 0
-        self._writer: Any = None
-        self._hash = hashlib.blake2b(digest_size=16)
-
-    @property
-    def records(self) -> int:
-        return sum(self.lengths)
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def _path(self, index: int) -> Path:
-        return self._directory / f"{self._split}-{index}"
-
-    def write(self, trace_id: bytes, trace: bytes) -> None:
-        from array_record.python.array_record_module import ArrayRecordWriter
-
-        if self._writer is None or self._filled > _SHARD_BYTES:
-            self.close()
-            self._writer = ArrayRecordWriter(str(self._path(len(self.lengths))), "group_size:1")
-            self.lengths.append(0)
-            self._filled = 0
-        record = tfds_format.encode_example({"id": trace_id, "trace": trace})
-        self._writer.write(record)
-        self._hash.update(len(trace).to_bytes(8, "little") + trace)
-        self.lengths[-1] += 1
-        self._filled += len(record)
-        self.bytes += len(record)
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def describe(self) -> list[dict[str, Any]]:
-        count = len(self.lengths)
-        return [
-            {
-                "file": tfds_format.shard_name(self._split, index, count),
-                "records": self.lengths[index],
-                "bytes": self._path(index).stat().st_size,
-            }
-            for index in range(count)
-        ]
-
-    def publish(self, directory: Path) -> None:
-        count = len(self.lengths)
-        for index in range(count):
-            self._path(index).replace(directory / tfds_format.shard_name(self._split, index, count))
 
 
 class TraceDataset(Sequence[Trace]):

@@ -33,7 +33,8 @@ from builtins import (  # noqa: UP029  # bound here: the program may replace the
 )  # fmt: skip
 from typing import Any
 
-from nd_jax.tracing.compound import BIG, ITEMS, TEXT, bounded, by_identity
+from nd_jax.tracing.compound import BIG, ITEMS, TEXT, args_of, bounded
+from nd_jax.tracing.identity import by_identity
 
 _NONE, _LEAST = type(None), -BIG
 
@@ -56,7 +57,7 @@ def render_exception(error: BaseException) -> str:
 
 def describe_exception(error: BaseException) -> str:
     """Describe an exception in one line for people: ``TypeName: message``."""
-    args = error.args
+    args = args_of(error)
     if type(error) is SyntaxError and error.lineno is not None:
         args = (f"{error.msg} (line {error.lineno})",)
     text = render(args[0])[1:-1] if args and type(args[0]) is str else ", ".join(map(render, args))

@@ -60,7 +60,7 @@ def test_pickles(folder):
 
 
 def test_the_fingerprint_is_the_content(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("nd_jax.tracing.dataset._SHARD_BYTES", 5_000)
+    monkeypatch.setattr("nd_jax.tracing.shards.SHARD_BYTES", 5_000)
     for name, traces in (("same", TRACES), ("other", TRACES[1:])):
         with TraceWriter(tmp_path / name) as writer:
             for trace in traces:
