@@ -1,4 +1,4 @@
-"""Types told apart by identity: ``==`` or a hash of a class can be the program's own code (its metaclass's)."""
+"""Types told apart by identity: ``==`` or a hash of a class can be code of the program (of its metaclass)."""
 
 import types
 from builtins import (  # noqa: UP029  # bound here: the program may replace them

@@ -92,6 +92,7 @@ HOSTILE: dict[str, tuple[str, set[str]]] = {
         {"1"},
     ),
     "random": ("import random\ndef f(): return random.random()", {"nondeterministic"}),
+    "random inside": ("import random\ndef f():\n    x = random.random()\n    return 1", {"nondeterministic"}),
     "identity": ("def f(): return id(object())", {"nondeterministic"}),
     "hash order": ("def f(): return list({'a', 'b', 'c', 'd', 'e', 'f'})", {"nondeterministic"}),
     "sees the tracer": (
