@@ -76,9 +76,9 @@ def _on_int(d: Draft, v: Value) -> str:
         case "<" | "<=" as sign:
             c = d.number(lo + 1 + 2 * quarter, hi - quarter, v.text)
             return f"{x} {sign} {c.text}"
-        case "even":
+        case "even" if v.flavour != "even":
             return d.dice.pick((f"{x} % 2 == 0", f"{x} % 2 == 0", f"{x} % 2 != 1", f"not {x} % 2"))
-        case "odd":
+        case "odd" if v.flavour != "even":
             return d.dice.pick((f"{x} % 2 == 1", f"{x} % 2", f"{x} % 2 != 0"))
         case "mod":
             return f"{x} % 3 {d.dice.pick(('==', '!=', '>'))} {d.dice.between(0, 1)}"
@@ -129,7 +129,7 @@ def _on_char(d: Draft, v: Value) -> str:
 
 def _on_str(d: Draft, v: Value) -> str:
     s = v.grouped
-    if v.hi <= 1:
+    if v.lo == v.hi == 1:
         return _on_char(d, v)
     one = letter(d, v)
     match d.dice.between(0, 11):
@@ -149,7 +149,7 @@ def _on_str(d: Draft, v: Value) -> str:
             return f"{s}.{d.dice.pick(('isdigit', 'isalpha', 'isalnum', 'islower'))}()"
         case 10 if v.lo >= 2:
             return d.dice.pick((f"{s}[0] == {s}[-1]", f"{s} == {s}[::-1]", f"{s}[0] < {s}[-1]"))
-    return f"{s}.count({one!r}) > {d.dice.pick((0, 1, 1))}"
+    return f"{s}.count({one!r}) > {d.dice.pick((0, 1)) if v.hi > 4 else 0}"
 
 
 def _on_ints(d: Draft, v: Value) -> str:

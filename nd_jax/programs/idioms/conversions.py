@@ -31,9 +31,9 @@ from nd_jax.programs.idioms.values import (
 from nd_jax.programs.idioms.words import ITEMS, KEY_SETS, KEYS, LETTERS
 
 _TARGETS: dict[str, tuple[str, ...]] = {
-    INT: (INT, INT, INT, INT, INT, STR, BOOL),
+    INT: (INT, INT, INT, INT, INT, INT, INT, STR, STR, BOOL),
     CHAR: (STR, STR, STR, INT),
-    STR: (STR, STR, STR, STR, INT, WORDS, BOOL),
+    STR: (STR, STR, STR, STR, STR, STR, INT, INT, WORDS, WORDS, BOOL),
     INTS: (INTS, INTS, INT, INT, INT, STR),
     WORDS: (WORDS, WORDS, STR, STR, INT),
     DICT: (INT, INT, WORDS, WORDS, INTS, STR),
@@ -80,7 +80,7 @@ def expression(d: Draft, v: Value, target: str) -> Value:
         case "ints", "str":
             separator = d.dice.pick((" ", ",", "-", ""))
             width = v.hi * (max(len(str(v.item_lo)), len(str(v.item_hi))) + len(separator))
-            return Value(f"{separator!r}.join(map(str, {v.text}))", STR, 0, width, flavour="any")
+            return Value(f"{separator!r}.join(map(str, {v.text}))", STR, 0, width, flavour="numeric")
         case "words", "words":
             return from_words(d, v)
         case "words", "str" | "char":
@@ -136,7 +136,7 @@ def another(d: Draft, v: Value, one: Value) -> Value:
         if made.text != one.text:
             break
         made = expression(d, v, one.type)
-    return made
+    return expression(d, made, made.type) if made.text == one.text and made.rank <= SUM else made
 
 
 def combine(d: Draft, one: Value, other: Value) -> Value:
@@ -201,9 +201,9 @@ def _str_from_int(d: Draft, v: Value) -> Value:
             f"{d.dice.pick('ab*-#xo')!r} * {v.grouped}", STR, v.lo, v.hi, flavour="any", rank=PRODUCT
         )
     if d.dice.chance(0.6):
-        return Value(f"str({v.text})", STR, 1, width, flavour="digits" if v.lo >= 0 else "any")
+        return Value(f"str({v.text})", STR, 1, width, flavour="digits" if v.lo >= 0 else "numeric")
     mark = d.dice.pick(("n", "#", "x", "id", "-"))
-    return Value(f"{mark!r} + str({v.text})", STR, 2, width + len(mark), flavour="any", rank=SUM)
+    return Value(f"{mark!r} + str({v.text})", STR, 2, width + len(mark), flavour="numeric", rank=SUM)
 
 
 def _int_from_str(d: Draft, v: Value) -> Value:
@@ -212,12 +212,12 @@ def _int_from_str(d: Draft, v: Value) -> Value:
         return number(f"int({v.text})", 0, 10**v.hi - 1)
     one = letter(d, v)
     if v.type == CHAR:
-        vowels = d.dice.pick(("aeiou", "abc", "xyz", "lmnop"))
+        vowels = d.dice.pick(("aeiou", "abc", "star", "lmnop"))
         return number(f"{vowels!r}.find({v.text})", -1, 4)
     match d.dice.between(0, 7):
-        case 0 | 1 | 2 | 3:
+        case 0 | 1 | 2 | 3 | 4:
             return number(f"len({v.text})", v.lo, v.hi)
-        case 4 | 5:
+        case 5:
             return number(f"{s}.count({one!r})", 0, v.hi)
         case 6:
             return number(f"{s}.{d.dice.pick(('find', 'find', 'rfind'))}({one!r})", -1, v.hi - 1)

@@ -74,7 +74,7 @@ class Draft:
         self.returns: list[tuple[int, Value]] = []
         self.result: Value | None = None
         if first is not None:
-            self._enter(first)
+            self.enter(first)
 
     # Names and variables
 
@@ -116,7 +116,8 @@ class Draft:
         """List the variables that nobody has read, oldest first."""
         return [self.scope[name] for name in self.unread]
 
-    def _enter(self, bounds: Value) -> Value:
+    def enter(self, bounds: Value) -> Value:
+        """Make a parameter with these bounds."""
         names = PARAMETERS[bounds.type]
         if bounds.type == INTS and bounds.hi <= 2:
             names = ("pair", *names)
@@ -136,7 +137,7 @@ class Draft:
         if unread:
             return unread[-1]
         if self.may_ask and (not found or self.dice.chance(0.4)):
-            return self._enter(inputs.parameter(self.dice, kind, flavour))
+            return self.enter(inputs.parameter(self.dice, kind, flavour))
         return self.dice.pick(found) if found else None
 
     def widen(self, value: Value, lo: int, hi: int) -> bool:
@@ -154,7 +155,7 @@ class Draft:
             if fitting:
                 return self.dice.pick(fitting)
             if hi > lo and self.may_ask and self.dice.chance(0.6):
-                return self._enter(Value("", INT, lo, hi))
+                return self.enter(Value("", INT, lo, hi))
         drawn = self.dice.between(lo, hi)
         return Value(str(drawn), INT, drawn, drawn)
 
@@ -173,7 +174,7 @@ class Draft:
             if fitting and self.dice.chance(0.4):
                 texts.append(self.dice.pick(fitting).text)
             elif parameter.type == INT and not self.is_helper and self.may_ask and self.dice.chance(0.3):
-                texts.append(self._enter(parameter).text)
+                texts.append(self.enter(parameter).text)
             else:
                 texts.append(inputs.literal(self.dice, parameter))
         return ", ".join(texts)

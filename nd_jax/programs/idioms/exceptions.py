@@ -41,9 +41,9 @@ def attempt(d: Draft) -> Value | None:
         case "words" if v.item_lo >= 1:
             at = d.number(max(0, v.lo - 1), v.hi)
             risky, error, hi = f"len({v.text}[{at.text}])", "IndexError", max(1, v.item_hi)
-        case "int":
-            c = d.number(0, 2)
-            risky, error = f"{v.text} // {c.text}", "ZeroDivisionError"
+        case "int" if d.may_ask:
+            divisor = d.enter(number("", 0, 2))
+            risky, error = f"{v.text} // {divisor.text}", "ZeroDivisionError"
             lo, hi = min(-1, v.lo), max(1, v.hi)
         case _:
             return None

@@ -121,7 +121,9 @@ def from_char(d: Draft, v: Value) -> Value:
         case "upper" if v.flavour != "digits":
             return v._replace(text=f"{c}.upper()", flavour="upper")
         case "swapcase":
-            return v._replace(text=f"{c}.{'swapcase' if v.flavour == 'mixed' else 'upper'}()", flavour="any")
+            mixed = v.flavour == "mixed"
+            method, flavour = ("swapcase", "mixed") if mixed else ("upper", "upper")
+            return v._replace(text=f"{c}.{method}()", flavour=flavour)
         case "*":
             n = d.number(2, 3, v.text)
             return Value(
@@ -297,7 +299,7 @@ def _slice(d: Draft, v: Value) -> Value:
 
 def letter(d: Draft, v: Value) -> str:
     """Choose a character that a string of this flavour is likely to hold."""
-    if v.flavour == "digits":
+    if v.flavour in ("digits", "numeric"):
         return d.dice.pick("0123456789")
     if v.separator:
         return v.separator

@@ -80,7 +80,7 @@ class Growth:
         if max(abs(made.lo), abs(made.hi)) * self.walk.hi > LARGEST:
             made = number(f"{made.grouped} % 10", 0, 9, rank=PRODUCT)
         if made.type == INT and made.hi > 3 and made.rank == ATOM and d.dice.chance(0.12) and not self.steps:
-            method = d.dice.pick(("max", "max", "min"))
+            method = "min" if made.lo < 0 and d.dice.chance(0.6) else "max"
             self.replaced.append(made)
             d.line(f"{name} = {method}({name}, {made.text})")
             return

@@ -88,7 +88,7 @@ def parameter(dice: Dice, kind: str, flavour: str = "") -> Value:
             return Value("", STR, 3, dice.pick((4, 4, 5, 5, 6)), flavour=flavour)
         case "ints":
             lo = dice.pick((0, 1, 1, 1, 2, -3))
-            return Value("", INTS, 2, dice.pick((3, 3, 4, 4, 5)), lo, lo + dice.between(5, 9))
+            return Value("", INTS, 2, dice.pick((3, 4, 4, 5, 5)), lo, lo + dice.between(5, 9))
         case "words":
             longest = dice.pick((1, 3, 4, 4))
             return Value("", WORDS, 2, dice.pick((3, 3, 4)), min(2, longest), longest, flavour="word")

@@ -20,6 +20,7 @@ class Walk(NamedTuple):
       before: statements in front of the loop.
       first, last: statements that begin and end its body; with a last one, no round may be cut short.
       spent: variables whose bounds no longer hold afterwards.
+      beyond: variable that the items never reach, so that comparing the two says nothing.
       outer: variable and number of rounds of a loop around the whole loop.
     """
 
@@ -32,6 +33,7 @@ class Walk(NamedTuple):
     last: tuple[str, ...] = ()
     spent: tuple[str, ...] = ()
     outer: tuple[str, str] | None = None
+    beyond: str = ""
 
 
 @contextmanager
@@ -45,6 +47,9 @@ def looping(d: Draft, walk: Walk) -> Iterator[None]:
         at = d.reserve()
         for item in own:
             d.bind(item.text, item)
+        beyond = d.scope.get(walk.beyond)
+        if beyond is not None:
+            d.scope[walk.beyond] = beyond._replace(type=BUSY)
         d.loops += 1
         with d.block():
             for text in walk.first:
@@ -53,6 +58,8 @@ def looping(d: Draft, walk: Walk) -> Iterator[None]:
             for text in walk.last:
                 d.line(text)
         d.loops -= 1
+    if beyond is not None:
+        d.scope[walk.beyond] = beyond
     left = {item.text for item in own if item.text in d.unread}
     header = walk.header(left)
     d.read(header)
@@ -145,12 +152,8 @@ def _walk_range(d: Draft, v: Value) -> Walk:
         (f"range(0, {name}, 2)", 0, hi - 1, (lo + 1) // 2, (hi + 1) // 2),
     )
     text, low, high, least, most = d.dice.pick((forms[0], *forms))
-    return Walk(
-        (Value(i, INT, low, max(low, high)),),
-        lambda left: f"for {_shown(i, left)} in {text}:",
-        least,
-        most,
-    )
+    item = Value(i, INT, low, max(low, high), flavour="even" if text.endswith("2)") else "")
+    return Walk((item,), lambda left: f"for {_shown(i, left)} in {text}:", least, most, beyond=name)
 
 
 def _walk_dict(d: Draft, v: Value) -> Walk:
