@@ -6,7 +6,7 @@ to a module inside `jax.jit` (`bind`).
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -68,8 +68,8 @@ def project(x: jax.Array, weights: jax.Array) -> jax.Array:
 def _project_backward(saved, dy):
     x, weights = saved
     n = x.ndim - 2
-    outs = tuple(range(n, weights.ndim)), tuple(range(2, dy.ndim))
-    dx = jax.lax.dot_general(dy, weights, (outs[::-1], ((), ())))
+    outs_dy, outs_weights = tuple(range(2, dy.ndim)), tuple(range(n, weights.ndim))
+    dx = jax.lax.dot_general(dy, weights, ((outs_dy, outs_weights), ((), ())))
     dweights = jax.lax.dot_general(x, dy, (((0, 1), (0, 1)), ((), ())))
     return dx, dweights
 
@@ -210,23 +210,32 @@ class Transformer(nnx.Module):
         """
         config = self.config
         rope = rotations(positions_BxT, config)
-
-        def run(x_BxTxD: jax.Array, block: Block) -> jax.Array:
-            def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-                backend, size = config.attention, config.attention_block
-                return attention(q, k, v, segments_BxT, backend=backend, block=size)
-
-            return block(x_BxTxD, rope, attend)
-
         graphdef, state = nnx.split(self.blocks)
-        body = REMAT[config.remat](lambda x_BxTxD, layer: run(x_BxTxD, nnx.merge(graphdef, layer)))
+
+        def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+            return attention(q, k, v, segments_BxT, backend=config.attention, block=config.attention_block)
+
+        def run(x_BxTxD: jax.Array, layer: nnx.State) -> jax.Array:
+            return nnx.merge(graphdef, layer)(x_BxTxD, rope, attend)
+
+        run = REMAT[config.remat](run)
         x_BxTxD = self.embed(tokens_BxT)
         if config.scan_layers:
-            x_BxTxD, _ = jax.lax.scan(lambda x, layer: (body(x, layer), None), x_BxTxD, state)
+            x_BxTxD, _ = jax.lax.scan(lambda x, layer: (run(x, layer), None), x_BxTxD, state)
         else:
             for block in self.layers():
-                x_BxTxD = body(x_BxTxD, nnx.state(block))
+                x_BxTxD = run(x_BxTxD, nnx.state(block))
         return rms_norm(x_BxTxD, self.norm[...], config.norm_eps)
+
+    def features_with(
+        self, tokens_BxT: jax.Array, positions_BxT: jax.Array, attends: Sequence[Attend]
+    ) -> jax.Array:
+        """`features`, with each layer's attention handed in: how decoding reads and writes its cache."""
+        rope = rotations(positions_BxT, self.config)
+        x_BxTxD = self.embed(tokens_BxT)
+        for block, attend in zip(self.layers(), attends, strict=True):
+            x_BxTxD = block(x_BxTxD, rope, attend)
+        return rms_norm(x_BxTxD, self.norm[...], self.config.norm_eps)
 
     def output_VxD(self) -> jax.Array:
         """The output head (the embedding where they are tied), in the compute type."""
