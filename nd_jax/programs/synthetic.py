@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nd_jax.programs.idioms import exceptions, helpers, inputs, loops, patterns, statements
-from nd_jax.programs.idioms.conversions import combine, convert, expression, target_of
+from nd_jax.programs.idioms.conversions import convert, expression, target_of
 from nd_jax.programs.idioms.draft import Draft, Module
+from nd_jax.programs.idioms.pairs import combine
 from nd_jax.programs.idioms.values import (
     BOOL,
     CHAR,
@@ -23,7 +24,7 @@ from nd_jax.programs.idioms.values import (
     Dice,
     Value,
     Weighted,
-)
+)  # fmt: skip
 from nd_jax.programs.idioms.words import VERBS
 from nd_jax.programs.program import Program
 

@@ -20,7 +20,7 @@ from nd_jax.programs.idioms.values import (
     Dice,
     Value,
     hull,
-)
+)  # fmt: skip
 from nd_jax.programs.idioms.words import LOCALS, PARAMETERS
 
 _TOKENS = re.compile(r"f'[^']*'|'[^']*'|\.\w+|[A-Za-z_]\w*")

@@ -1,9 +1,10 @@
 """Helper functions: written when something wants to call one."""
 
 from nd_jax.programs.idioms.conditions import condition
-from nd_jax.programs.idioms.conversions import another, combine, expression
+from nd_jax.programs.idioms.conversions import another, expression
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.loops import for_each, while_left
+from nd_jax.programs.idioms.pairs import combine
 from nd_jax.programs.idioms.values import ATOM, BOOL, CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
 from nd_jax.programs.idioms.words import SHORT_HELPERS
 

@@ -1,9 +1,10 @@
 """Loops that people write again and again: the best one so far, the first that fits, all of them fit."""
 
 from nd_jax.programs.idioms.conditions import condition
-from nd_jax.programs.idioms.conversions import combine, convert, expression
+from nd_jax.programs.idioms.conversions import convert, expression
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.loops import test
+from nd_jax.programs.idioms.pairs import combine
 from nd_jax.programs.idioms.values import BOOL, BUSY, INT, INTS, LOOSE, STR, WORDS, Value
 from nd_jax.programs.idioms.walks import looping, walk_over
 from nd_jax.programs.idioms.words import ITEMS

@@ -1,9 +1,10 @@
 """Straight-line statements and branches: each reads a variable and leaves one unread."""
 
 from nd_jax.programs.idioms.conditions import condition
-from nd_jax.programs.idioms.conversions import another, combine, convert, expression, target_of
+from nd_jax.programs.idioms.conversions import another, convert, expression, target_of
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.expressions import number
+from nd_jax.programs.idioms.pairs import combine
 from nd_jax.programs.idioms.values import (
     ATOM,
     BOOL,
