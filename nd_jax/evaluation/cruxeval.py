@@ -50,7 +50,7 @@ class CruxevalConfig:
 class Decoder(Protocol):
     """What is needed of `nd_jax.decoding.engine.Decoder`."""
 
-    def greedy(self, prompts: list[list[int]], stop_ids: Sequence[int], max_new: int) -> list[list[int]]:
+    def greedy(self, prompts: list[list[int]], stop_ids: list[int], max_new: int, /) -> list[list[int]]:
         """Continue each prompt by the most likely tokens, up to a stop token, which is included."""
         ...
 

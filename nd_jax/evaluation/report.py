@@ -112,18 +112,16 @@ def states_table(figures: Mapping[str, Any], title: str = "Next states, held-out
     rows: list[list[Any]] = []
     for action, scores in figures["by_action"].items():
         interval = scores.get("state_95")
-        between = f"{interval[0]:.3f} to {interval[1]:.3f}" if interval else None
+        between = f"{interval[0]:.2f}–{interval[1]:.2f}" if interval else None
         rows.append([action, scores["n"], *(scores[field] for field in STATE_FIELDS), between])
         if baseline := figures["baselines"].get(action):
-            rows.append(
-                ["  nothing changed", baseline["n"], *(baseline[field] for field in STATE_FIELDS), None]
-            )
+            rows.append(["  baseline", baseline["n"], *(baseline[field] for field in STATE_FIELDS), None])
     note = (
         "Teacher-forced: the true session before the state is given. state: the whole state is right, so "
         "greedy decoding from the same history would give it; the other columns count each part of a state, "
         "the true parts before it given. The baseline says: next line, nothing changed."
     )
-    return Table(title, ("action", "n", *STATE_FIELDS, "state, 95 %"), rows, note)
+    return Table(title, ("action", "n", *STATE_FIELDS, "95 %"), rows, note)
 
 
 def cruxeval_table(results: Iterable[Mapping[str, Any]], title: str = "CRUXEval") -> Table:

@@ -68,8 +68,8 @@ def test_a_page_holds_all_its_parts_and_refers_to_nothing_outside(tmp_path):
 
 def test_tables_of_scores_show_baselines_below_the_model():
     states = markdown(states_table(STATES))
-    assert "| step_into | 4 | 0.500 | 0.750 | 1.000 | – | 0.250 to 0.750 |" in states
-    assert "|   nothing changed | 4 | 0.250 | 0.750 | 1.000 | – | – |" in states
+    assert "| step_into | 4 | 0.500 | 0.750 | 1.000 | – | 0.25–0.75 |" in states
+    assert "|   baseline | 4 | 0.250 | 0.750 | 1.000 | – | – |" in states
     cruxeval = markdown(cruxeval_table([CRUXEVAL]))
     assert "| output: model | 8 | 0.500 | 0.250 | 0.125 |" in cruxeval
     assert "|   first argument | 8 | 0.000 | 0.250 | 0.125 |" in cruxeval
