@@ -6,6 +6,7 @@ once.
 
 import inspect
 import itertools
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -64,8 +65,17 @@ def trace(
     count = synthetic or (0 if programs else 20_000)
     read = itertools.chain.from_iterable(read_programs(path) for path in programs)
     items = itertools.chain(read, generate(generator, seed, 0, count))
-    dataset = collect(items, out, limits, workers, verify, None if programs else count)
+    total = count + sum(map(_count_lines, programs))
+    dataset = collect(items, out, limits, workers, verify, total)
     write_json(json, show_counts(dataset))
+
+
+def _count_lines(path: Path) -> int:
+    """Lines of a file that is there, to tell the time left; a missing one is the reader's to report."""
+    if not path.is_file():
+        return 0
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
 
 
 def trace_import(
@@ -366,6 +376,7 @@ def main() -> None:
               file=sys.stdout if asked else sys.stderr)  # fmt: skip
         raise SystemExit(0 if asked else 2)
     verb, words = VERBS[name], words[len(name.split()) :]
+    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of what is meant here
     try:
         if verb is train:
             verb(words)

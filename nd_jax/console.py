@@ -5,8 +5,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 T = TypeVar("T")
@@ -24,13 +32,19 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
 
 
 def table(title: str, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Print a table; numbers are right-aligned, fractions have three decimals."""
-    shown = Table(title=title, title_justify="left")
+    """Print a table; numbers are right-aligned, fractions have three decimals, None is a dash."""
+    shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in columns:
         shown.add_column(name, justify="left" if name == columns[0] else "right")
     for row in rows:
-        shown.add_row(*(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row))
+        shown.add_row(*map(_cell, row))
     console.print(shown)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def write_json(path: Path | None, figures: dict[str, Any]) -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nd_jax.console import console, table, write_json
 from nd_jax.data.builders import Cruxeval, load_programs
-from nd_jax.decoding.engine import Decoder
+from nd_jax.decoding.engine import DecodeConfig, Decoder
 from nd_jax.errors import UserError
 from nd_jax.evaluation import cruxeval as tasks
 from nd_jax.evaluation.report import cruxeval_table, markdown, states_table
@@ -24,7 +24,7 @@ FOLDER = "eval"
 def states(
     traces: Path,
     checkpoint: Path,
-    split: str = "heldout",
+    split: Literal["train", "heldout", "all"] = "heldout",
     limit: int | None = None,
     sessions: int = 1000,
     seed: int = 0,
@@ -69,7 +69,7 @@ def cruxeval(
         answers = {chosen[0]: (config, tasks.read_predictions(predictions, programs))}
     else:
         experiment, params, tokenizer = load_for_inference(checkpoint)
-        decoder = Decoder(experiment.model, params, pad_id=tokenizer.pad)
+        decoder = Decoder(experiment.model, params, DecodeConfig(max_new_tokens=max_new))
         answers = {}
         for task in chosen:
             config = tasks.CruxevalConfig(
@@ -97,5 +97,5 @@ def step_beside(checkpoint: Path, source: str, entry: str, arguments: str) -> st
     if outcome.trace is None:
         raise UserError(f"{entry}({arguments}) could not be recorded: {outcome.reason} {outcome.detail}")
     experiment, params, tokenizer = load_for_inference(checkpoint)
-    decoder = Decoder(experiment.model, params, pad_id=tokenizer.pad)
+    decoder = Decoder(experiment.model, params, DecodeConfig())
     return side_by_side(outcome.trace, tokenizer, decoder, experiment.data.row_length)

@@ -1,6 +1,5 @@
 """Step a program with the model beside the real execution, for a person to compare."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from nd_jax.debugger.actions import STEP_INTO, Action
@@ -18,7 +17,7 @@ from nd_jax.tracing.schema import Trace
 class Decoder(Protocol):
     """What is needed of `nd_jax.decoding.engine.Decoder`."""
 
-    def greedy(self, prompts: list[list[int]], stop_ids: Sequence[int], max_new: int) -> list[list[int]]:
+    def greedy(self, prompts: list[list[int]], stop_ids: list[int], max_new: int, /) -> list[list[int]]:
         """Continue each prompt by the most likely tokens, up to a stop token, which is included."""
         ...
 
