@@ -1,8 +1,10 @@
 import os
 import tempfile
+from dataclasses import replace
 
 import jax
 import pytest
+from tiny_run import EXPERIMENT, run
 
 # Tests compile much and compute little: LLVM's optimisation and XLA's fusion emitters cost two thirds of
 # their time. (Flags of the pinned jax; XLA refuses to start with a flag that it does not know.)
@@ -20,3 +22,11 @@ def compile_once():
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         yield
         jax.config.update("jax_compilation_cache_dir", None)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The directory of a run of six steps without interruption, with its last two checkpoints."""
+    out = tmp_path_factory.mktemp("finished")
+    run(out, replace(EXPERIMENT, checkpoint=replace(EXPERIMENT.checkpoint, keep=2)))
+    return out

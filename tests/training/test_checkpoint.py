@@ -13,13 +13,6 @@ from nd_jax.model.partition import MeshConfig
 from nd_jax.training.checkpoint import find_checkpoint, load_for_inference, read_record
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    out = tmp_path_factory.mktemp("finished")
-    run(out, replace(EXPERIMENT, checkpoint=replace(EXPERIMENT.checkpoint, keep=2)))
-    return out
-
-
 @pytest.fixture
 def trained(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "run")
@@ -129,8 +122,7 @@ def test_inference_loads_everything_from_within_the_checkpoint(tmp_path):
 
     texts = [f"def f(x{i}):\n    return x{i} + {i * 7}\n" for i in range(300)]
     tokenizer = train_tokenizer(texts, TokenizerSpec(vocab_size=320, lines=8, frames=4), note={})
-    model = replace(MODEL, vocab_size=320)
-    experiment = replace(EXPERIMENT, model=model, train=replace(EXPERIMENT.train, steps=2))
+    experiment = replace(EXPERIMENT, train=replace(EXPERIMENT.train, steps=2))
     params = []
 
     def keep(step, values):

@@ -45,21 +45,18 @@ def interrupted(config, first, host, hosts, at):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Six steps without interruption: the digest of the end and the records."""
-    out = tmp_path_factory.mktemp("whole")
-    run(out)
-    return digest(out / "checkpoints/6"), records(out)
+def whole(finished):
+    """Of the run without interruption: the digest of its end and its records."""
+    return digest(finished / "checkpoints/6"), records(finished)
 
 
 def losses(lines):
     return [(line["step"], line["loss"], line["grad_norm"]) for line in lines]
 
 
-@pytest.mark.parametrize("crashes", [(3,), (3, 5)], ids=["once", "twice"])
-def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path, whole, crashes):
+def test_resumed_twice_equals_uninterrupted_bit_for_bit(tmp_path, whole):
     asked = []
-    for at in crashes:
+    for at in (3, 5):
         with pytest.raises(Stop):
             run(tmp_path, batches=partial(interrupted, EXPERIMENT.data, at=at))
 
@@ -68,7 +65,7 @@ def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path, whole, crashes):
         return batches(EXPERIMENT.data, first, host, hosts)
 
     run(tmp_path, batches=noted)
-    assert asked == [crashes[-1] // 2 * 2]  # it did resume, from the newest checkpoint
+    assert asked == [4]  # it did resume, from the newest checkpoint
     assert digest(tmp_path / "checkpoints/6") == whole[0]
     assert losses(records(tmp_path)) == losses(whole[1])  # every step once
 
@@ -208,5 +205,5 @@ def test_settings_that_contradict_each_other_are_refused(tmp_path, train, said):
 
 
 def test_a_vocabulary_too_small_for_the_tokenizer_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"--model\.vocab_size 33"):
-        run(tmp_path, tokenizer=WordTokenizer(vocab_size=33))
+    with pytest.raises(UserError, match=r"--model\.vocab_size 321"):
+        run(tmp_path, tokenizer=WordTokenizer(vocab_size=321))

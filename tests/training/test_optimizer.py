@@ -63,7 +63,7 @@ def test_gradients_are_clipped_by_their_global_norm(params):
     for scale in (1.0, 1000.0):
         optimizer = make_optimizer(OptimizerConfig(clip_norm=1.0), MODEL)
         grads = jax.tree.map(lambda p, scale=scale: jnp.full_like(p, scale), params)
-        _, state = optimizer.update(grads, optimizer.init(params), params)
+        _, state = jax.jit(optimizer.update)(grads, optimizer.init(params), params)
         moments[scale] = optax.tree.get(state, "mu")
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), moments[1.0], moments[1000.0])
     assert float(optax.tree.norm(moments[1.0])) == pytest.approx(0.1, rel=1e-5)  # (1 - b1) * clip_norm

@@ -16,7 +16,7 @@ from nd_jax.model.config import ModelConfig
 from nd_jax.training.config import CheckpointConfig, Experiment, MetricsConfig, ScheduleConfig, TrainConfig
 
 MODEL = ModelConfig(
-    vocab_size=32, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, head_dim=8, d_ff=32, attention_block=8
+    vocab_size=320, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, head_dim=8, d_ff=32, attention_block=8
 )  # fmt: skip
 EXPERIMENT = Experiment(
     model=MODEL,
