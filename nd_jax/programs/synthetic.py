@@ -14,17 +14,17 @@ from nd_jax.programs.idioms.draft import Draft, Module
 from nd_jax.programs.idioms.pairs import combine
 from nd_jax.programs.idioms.values import (
     BOOL,
-    CHAR,
     DICT,
     INT,
     INTS,
     LOOSE,
     STR,
+    TUPLE,
     WORDS,
     Dice,
     Value,
     Weighted,
-)  # fmt: skip
+)
 from nd_jax.programs.idioms.words import VERBS
 from nd_jax.programs.program import Program
 
@@ -72,17 +72,20 @@ def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Itera
 
 
 class _Writer:
+    """Writes one program."""
+
     def __init__(self, config: SyntheticConfig, dice: Dice) -> None:
         self.config, self.dice = config, dice
         wanted = 1 if dice.chance(config.helpers) else 0
         self.module = Module(dice, config.max_parameters, wanted, 0.5, helpers.make)
 
     def program(self, name: str) -> Program:
+        """Write the program, and choose inputs for it."""
         d = Draft(self.module)
         self.body(d)
         assert d.result is not None
         verbs = [
-            verb for verb in VERBS.get(d.result.type, ("run",)) if verb not in {*d.scope, *self.module.names}
+            verb for verb in VERBS[d.result.type] if verb not in d.scope and verb not in self.module.names
         ]
         d.finish("f" if self.dice.chance(self.config.plain_names) else self.dice.pick(verbs))
         texts = [function.text for function in self.module.functions]
@@ -92,6 +95,7 @@ class _Writer:
         return Program(name, "\n".join(texts), d.name, arguments)
 
     def body(self, d: Draft) -> None:
+        """Write the entry function: first an input, then perhaps a loop, then what is left to do."""
         dice, config = self.dice, self.config
         wants_loop = dice.chance(config.loops)
         source = d.want(dice.draw(_SOURCES if wants_loop else _FIRST))
@@ -154,13 +158,10 @@ class _Writer:
         if value.rank == LOOSE:
             value = d.let(value)
         if self.module.helpers_left:
-            value = (
-                helpers.make(d, value, target_of(d, value)) if value.type not in ("tuple", CHAR) else value
-            )
-            d.give(value)
-        elif self.dice.chance(self.config.either) and value.text in d.scope and value.type != "tuple":
+            d.give(helpers.make(d, value, target_of(d, value)) if value.type != TUPLE else value)
+        elif self.dice.chance(self.config.either) and value.text in d.scope and value.type != TUPLE:
             statements.give_either(d, value)
-        elif self.dice.chance(0.45) and value.type != "tuple":
+        elif self.dice.chance(0.45) and value.type != TUPLE:
             d.give(convert(d, value, target_of(d, value)))
         else:
             d.give(value)

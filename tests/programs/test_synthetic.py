@@ -29,7 +29,7 @@ def programs(seed: int, count: int) -> list[Program]:
 
 @cache
 def held_out() -> list[Program]:
-    return [program for program in programs(0, 8_000) if split_of(program.source) == "heldout"]
+    return [program for program in programs(0, 6_000) if split_of(program.source) == "heldout"]
 
 
 def run(program: Program, arguments: list[Any] | None = None) -> str:
@@ -113,14 +113,14 @@ def test_programs_end_soon_and_stay_small():
 
 
 def test_exceptions_are_meant():
-    results = [run(program) for program in programs(6, 4_000)]
+    results = [run(program) for program in programs(6, 3_000)]
     raised = [text for text in results if text.split(":")[0].endswith(("Error", "Exception", "Iteration"))]
     assert len(raised) <= 20
     assert all(text.startswith("ValueError: ") for text in raised), raised
 
 
 def test_everything_is_read_and_every_function_called():
-    for program in programs(7, 2_000):
+    for program in programs(7, 1_000):
         tree = ast.parse(program.source)
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
@@ -183,7 +183,7 @@ def test_results_depend_on_the_inputs():
 
 def test_the_held_out_share_is_made_of_what_the_report_promises():
     shares = describe(held_out())
-    assert 350 <= shares["programs"] <= 450
+    assert 250 <= shares["programs"] <= 350
     assert shares["loops"] >= 0.65
     assert shares["second_function"] >= 0.30
     assert shares["branches"] >= 0.35
@@ -191,8 +191,8 @@ def test_the_held_out_share_is_made_of_what_the_report_promises():
 
 
 def test_programs_differ():
-    assert len({program.source for program in programs(0, 8_000)}) > 0.99 * 8_000
-    assert len({normalised_source(program.source) for program in programs(0, 8_000)[:4_000]}) > 0.95 * 4_000
+    assert len({program.source for program in programs(0, 6_000)}) > 0.99 * 6_000
+    assert len({normalised_source(program.source) for program in programs(0, 6_000)[:2_000]}) > 0.95 * 2_000
 
 
 def test_the_trivial_guess_is_right_for_about_a_fifth_of_the_steps():

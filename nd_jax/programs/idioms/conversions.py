@@ -19,7 +19,7 @@ from nd_jax.programs.idioms.values import (
     TUPLE,
     WORDS,
     Value,
-)  # fmt: skip
+)
 from nd_jax.programs.idioms.words import ITEMS, KEY_SETS, KEYS, LETTERS
 
 _TARGETS: dict[str, tuple[str, ...]] = {

@@ -20,7 +20,7 @@ from nd_jax.programs.idioms.values import (
     Dice,
     Value,
     hull,
-)  # fmt: skip
+)
 from nd_jax.programs.idioms.words import LOCALS, PARAMETERS
 
 _TOKENS = re.compile(r"f'[^']*'|'[^']*'|\.\w+|[A-Za-z_]\w*")
@@ -108,9 +108,9 @@ class Draft:
             elif token[0] not in "'.":
                 self.unread.pop(token, None)
 
-    def variables(self, *types: str) -> list[Value]:
-        """List the variables of these types."""
-        return [value for value in self.scope.values() if value.type in types]
+    def variables(self, kind: str) -> list[Value]:
+        """List the variables of a type."""
+        return [value for value in self.scope.values() if value.type == kind]
 
     def waiting(self) -> list[Value]:
         """List the variables that nobody has read, oldest first."""
@@ -130,14 +130,14 @@ class Draft:
         """Whether the function may have one more parameter."""
         return len(self.parameters) < (2 if self.is_helper else self.module.max_parameters)
 
-    def want(self, kind: str, flavour: str = "") -> Value | None:
+    def want(self, kind: str) -> Value | None:
         """Find a variable of a type: an unread one, else a new parameter, else any, else None."""
-        found = [v for v in self.variables(kind) if not flavour or v.flavour == flavour]
+        found = self.variables(kind)
         unread = [value for value in found if value.text in self.unread]
         if unread:
             return unread[-1]
         if self.may_ask and (not found or self.dice.chance(0.4)):
-            return self.enter(inputs.parameter(self.dice, kind, flavour))
+            return self.enter(inputs.parameter(self.dice, kind))
         return self.dice.pick(found) if found else None
 
     def widen(self, value: Value, lo: int, hi: int) -> bool:
@@ -191,9 +191,9 @@ class Draft:
         self.line(f"{name} = {value.text}")
         return self.bind(name, value)
 
-    def let(self, value: Value, names: dict[str, tuple[str, ...]] | None = None) -> Value:
+    def let(self, value: Value) -> Value:
         """Write an assignment to a new name that suits the value's type."""
-        return self.put(self.spare((names or LOCALS)[value.type]), value)
+        return self.put(self.spare(LOCALS[value.type]), value)
 
     def change(self, variable: Value, text: str, after: Value) -> Value:
         """Write a statement that changes a variable in place: it is unread afterwards."""

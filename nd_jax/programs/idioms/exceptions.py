@@ -4,16 +4,16 @@ from nd_jax.programs.idioms.conditions import condition
 from nd_jax.programs.idioms.conversions import expression
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.expressions import number
-from nd_jax.programs.idioms.values import ATOM, CHAR, DICT, INT, INTS, LARGEST, STR, WORDS, Value
+from nd_jax.programs.idioms.values import ATOM, CHAR, DICT, INT, INTS, LARGEST, STR, WORDS
 from nd_jax.programs.idioms.words import KEY_SETS, LETTERS, LOCALS
 
 
-def attempt(d: Draft) -> Value | None:
-    """Try something that fails for some inputs; gives its result, or None where no input could be had."""
+def attempt(d: Draft) -> None:
+    """Try something that fails for some inputs, where such an input can be had."""
     kind = d.dice.pick((STR, INTS, DICT, INT, WORDS))
     v = d.want(kind)
     if v is None:
-        return None
+        return
     fallback = d.dice.pick((0, -1, -1, 1))
     lo, hi = -1, 9
     match kind:
@@ -46,20 +46,20 @@ def attempt(d: Draft) -> Value | None:
             risky, error = f"{v.text} // {divisor.text}", "ZeroDivisionError"
             lo, hi = min(-1, v.lo), max(1, v.hi)
         case _:
-            return None
+            return
     name = d.spare(LOCALS[INT])
     with d.block("try:"):
         d.line(f"{name} = {risky}")
     with d.block(f"except {error}:"):
         d.line(f"{name} = {fallback}")
-    return d.bind(name, number(name, lo, hi))
+    d.bind(name, number(name, lo, hi))
 
 
-def checked(d: Draft, uncaught: float) -> Value | None:
+def checked(d: Draft, uncaught: float) -> None:
     """Call a function that raises for some inputs, and catch it, but for an uncaught share."""
     v = d.want(d.dice.pick((INT, INT, STR, INTS)))
     if v is None or not d.module.helpers_left:
-        return None
+        return
     d.module.helpers_left -= 1
     h = Draft(d.module, v)
     p = h.parameters[0]
@@ -75,13 +75,14 @@ def checked(d: Draft, uncaught: float) -> Value | None:
     result = d.spare(LOCALS[made.type])
     call = made._replace(text=f"{name}({arguments})", rank=ATOM)
     if d.dice.chance(uncaught):
-        return d.put(result, call)
+        d.put(result, call)
+        return
     with d.block("try:"):
         d.line(f"{result} = {call.text}")
     with d.block("except ValueError:"):
         simple = {INT: d.dice.pick(("0", "-1")), STR: d.dice.pick(("''", "'error'")), INTS: "[]", WORDS: "[]"}
         d.line(f"{result} = {simple[made.type]}")
-    return d.bind(
+    d.bind(
         result,
         made._replace(lo=min(-1 if made.type == INT else 0, made.lo), hi=min(max(5, made.hi), LARGEST)),
     )

@@ -13,7 +13,7 @@ from nd_jax.programs.idioms.values import (
     SUM,
     Value,
     Weighted,
-)  # fmt: skip
+)
 from nd_jax.programs.idioms.words import KEY_SETS, LETTERS
 
 _ARITHMETIC = Weighted(

@@ -15,7 +15,7 @@ from nd_jax.programs.idioms.values import (
     SUM,
     WORDS,
     Value,
-)  # fmt: skip
+)
 from nd_jax.programs.idioms.walks import Walk
 
 

@@ -59,17 +59,6 @@ def make(caller: Draft, v: Value, target: str) -> Value:
     return h.result._replace(text=f"{h.name}({caller.arguments(v, h)})", rank=ATOM)
 
 
-def again(caller: Draft, v: Value, target: str) -> Value | None:
-    """Call a function that is already written, if one takes such a value; else None."""
-    for h in caller.module.functions:
-        first = h.parameters[0]
-        fits = first.type == v.type and first.lo <= v.lo and v.hi <= first.hi and first.flavour == v.flavour
-        fits = fits and first.item_lo <= v.item_lo and v.item_hi <= first.item_hi
-        if fits and h.result is not None and h.result.type == target:
-            return h.result._replace(text=f"{h.name}({caller.arguments(v, h)})", rank=ATOM)
-    return None
-
-
 def _name(caller: Draft, h: Draft) -> str:
     assert h.result is not None
     taken = {*caller.scope, *caller.module.names, *h.scope}

@@ -68,7 +68,7 @@ def word(dice: Dice, size: int) -> str:
     return "".join([dice.pick(letters) for _ in range(size)])
 
 
-def parameter(dice: Dice, kind: str, flavour: str = "") -> Value:
+def parameter(dice: Dice, kind: str) -> Value:
     """Choose the bounds of a new parameter (its text is empty until it is named)."""
     match kind:
         case "int":
@@ -79,7 +79,7 @@ def parameter(dice: Dice, kind: str, flavour: str = "") -> Value:
         case "char":
             return Value("", CHAR, 1, 1, flavour="word")
         case "str":
-            flavour = flavour or dice.draw(_FLAVOURS)
+            flavour = dice.draw(_FLAVOURS)
             if flavour == "pieces":
                 flavour = dice.pick(SEPARATORS) + dice.pick(("", "", "#"))
                 return Value("", STR, 3, 6, flavour=flavour)

@@ -70,11 +70,11 @@ def _body(d: Draft, walk: Walk, growths: list[Growth]) -> None:
         growth = other
     match shape:
         case "if":
-            with d.block(f"if {test(d, tested)}:"):
+            with d.block(f"if {item_test(d, tested)}:"):
                 growth.update(main)
         case "else":
             first = len(d.lines)
-            with d.block(f"if {test(d, tested)}:"):
+            with d.block(f"if {item_test(d, tested)}:"):
                 growth.update(main)
             second = len(d.lines)
             with d.block("else:"):
@@ -86,7 +86,7 @@ def _body(d: Draft, walk: Walk, growths: list[Growth]) -> None:
             with d.block(f"elif {condition(d, d.dice.pick(walk.items))}:"):
                 growth.update(main)
         case "continue":
-            with d.block(f"if {test(d, tested)}:"):
+            with d.block(f"if {item_test(d, tested)}:"):
                 d.line("continue")
             growth.update(main)
         case "temporary":
@@ -115,7 +115,7 @@ def _with_temporary(d: Draft, main: Value, growth: Growth) -> None:
     d.scope[temporary.text] = Value(temporary.text, BUSY)
 
 
-def test(d: Draft, v: Value) -> str:
+def item_test(d: Draft, v: Value) -> str:
     """Test a loop's item, by a predicate function now and then."""
     if d.module.helpers_left and d.dice.chance(0.5):
         made = convert(d, v, "bool")

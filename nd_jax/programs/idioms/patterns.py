@@ -3,16 +3,15 @@
 from nd_jax.programs.idioms.conditions import condition
 from nd_jax.programs.idioms.conversions import convert, expression
 from nd_jax.programs.idioms.draft import Draft
-from nd_jax.programs.idioms.loops import test
+from nd_jax.programs.idioms.loops import item_test
 from nd_jax.programs.idioms.pairs import combine
-from nd_jax.programs.idioms.values import BOOL, BUSY, INT, INTS, LOOSE, STR, WORDS, Value
+from nd_jax.programs.idioms.values import BOOL, BUSY, CHAR, INT, INTS, LOOSE, STR, WORDS, Value
 from nd_jax.programs.idioms.walks import looping, walk_over
 from nd_jax.programs.idioms.words import ITEMS
 
 
-def best(d: Draft, source: Value) -> Value:
+def best(d: Draft, v: Value) -> None:
     """Find a list's largest, smallest, longest item in a loop; the list is not empty."""
-    v = source
     item_type = INT if v.type == INTS else STR
     x = d.spare(ITEMS[item_type])
     sign = d.dice.pick("><>")
@@ -35,7 +34,7 @@ def best(d: Draft, source: Value) -> Value:
         with d.block(f"if {test}:"):
             d.line(f"{name} = {x}")
     d.scope[x] = Value(x, BUSY)
-    return d.bind(name, item)
+    d.bind(name, item)
 
 
 def search(d: Draft, source: Value) -> None:
@@ -44,7 +43,7 @@ def search(d: Draft, source: Value) -> None:
     everything = d.dice.chance(0.3) and all(waiting.text == source.text for waiting in d.waiting())
     verdict = d.dice.chance(0.5)
     found = Value(str(verdict), BOOL)
-    with looping(d, walk), d.block(f"if {test(d, walk.items[0])}:"):
+    with looping(d, walk), d.block(f"if {item_test(d, walk.items[0])}:"):
         if not everything:
             shown = d.dice.pick(walk.items)
             found = shown if d.dice.chance(0.5) else convert(d, shown, shown.type)
@@ -66,6 +65,6 @@ def _otherwise(d: Draft, kind: str, source: Value) -> Value:
     if kind == INT:
         text = d.dice.pick(("0", "-1", "-1", f"len({source.text})" if source.type != INT else "0"))
         return Value(text, INT, -1, max(source.hi, 0))
-    if kind in (STR, "char"):
+    if kind in (STR, CHAR):
         return Value(d.dice.pick(("''", "'none'", "'-'", "'?'")), kind, 0, 4, flavour="any")
     return Value({INTS: "[]", WORDS: "[]", BOOL: "False"}.get(kind, "None"), kind)

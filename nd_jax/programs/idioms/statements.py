@@ -20,7 +20,7 @@ from nd_jax.programs.idioms.values import (
     Value,
     Weighted,
     hull,
-)  # fmt: skip
+)
 from nd_jax.programs.idioms.words import KEY_SETS, LETTERS, LOCALS
 
 _STEPS = Weighted(
@@ -31,7 +31,7 @@ _STEPS = Weighted(
 def step(d: Draft, v: Value) -> Value:
     """Write one statement, or one branch, that makes something of a variable."""
     match d.dice.draw(_STEPS):
-        case "rebind" if v.type not in (BOOL, "tuple"):
+        case "rebind" if v.type not in (BOOL, TUPLE):
             made = convert(d, v, v.type)
             if made.type == v.type and made.text != v.text:
                 return d.put(v.text, made)
@@ -47,7 +47,7 @@ def step(d: Draft, v: Value) -> Value:
             other = d.want(d.dice.pick((INT, INT, v.type if v.type in (STR, INTS, WORDS) else INT)))
             if other is not None and other.text != v.text:
                 made = combine(d, v, other)
-                if made.type != "tuple":
+                if made.type != TUPLE:
                     return d.let(made)
     if v.type == TUPLE:
         return v
