@@ -2,8 +2,8 @@
 
 import ast
 from collections.abc import Iterable
+from typing import Protocol
 
-from nd_jax.programs.program import Program
 from nd_jax.programs.syntax import parse
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -13,7 +13,16 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def describe(programs: Iterable[Program]) -> dict[str, float]:
+class Described(Protocol):
+    """What is needed of a program, or of a trace of one."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def entry(self) -> str: ...
+
+
+def describe(programs: Iterable[Described]) -> dict[str, float]:
     """Count programs, and give as fractions of 1 how many of them have what.
 
     Returns:

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from nd_jax.errors import UserError
-from nd_jax.evaluation.describe import describe
 from nd_jax.evaluation.report import (
     Figure,
     Table,
@@ -93,11 +92,3 @@ def test_metrics_are_read_but_for_a_line_that_was_cut_off(tmp_path):
         read_metrics(path)
     with pytest.raises(UserError, match="no metrics there"):
         read_metrics(tmp_path / "nothing.jsonl")
-
-
-def test_programs_are_described_by_what_they_do(traces):
-    assert describe(traces) == {
-        "programs": 5, "loop": 0.4, "branch": 0.2, "second_function": 0.4, "exception": 0.2,
-        "events_mean": sum(len(trace.events) for trace in traces) / 5,
-    }  # fmt: skip
-    assert describe([])["programs"] == 0
