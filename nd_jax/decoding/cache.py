@@ -1,4 +1,4 @@
-"""The key-value cache, and the two ways a model runs with it: over whole prompts, and over what comes after."""
+"""The key-value cache, and the two ways to run with it: over whole prompts, and over what comes after."""
 
 from typing import NamedTuple
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nd_jax.console import track
-from nd_jax.decoding.cache import Cache, extend, prefill
+from nd_jax.decoding.cache import extend, prefill
 from nd_jax.errors import UserError
 from nd_jax.model.config import ModelConfig
 from nd_jax.model.transformer import Transformer, bind, compute_dtype
@@ -113,8 +113,8 @@ def _best(module: Transformer, x_Bx1xD: jax.Array) -> jax.Array:
 class Decoder:
     """Greedy decoding with fixed parameters.
 
-    What is generated for a prompt depends on that prompt alone: its bucket follows from its length, and batches
-    always have the same shape.
+    What is generated for a prompt depends on that prompt alone: its bucket follows from its length, and
+    batches always have the same shape.
     """
 
     def __init__(self, model: ModelConfig, params: dict[str, Any], config: DecodeConfig):
@@ -175,7 +175,7 @@ class Decoder:
         )
 
     def _batches(self, prompts: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:
-        """(bucket, indices of its prompts), of similar lengths, so that they need similar numbers of steps."""
+        """(bucket, indices of its prompts), of similar lengths: they need similar numbers of steps."""
         by_bucket: dict[int, list[int]] = {}
         for index, prompt in enumerate(prompts):
             check_ids(prompt, self.model.vocab_size, f"prompt {index}")

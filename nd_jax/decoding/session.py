@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from nd_jax.decoding.cache import Cache, empty, extend
 from nd_jax.decoding.engine import cache_dtype, check_ids, stop_mask
@@ -14,17 +15,24 @@ from nd_jax.model.config import ModelConfig
 from nd_jax.model.transformer import bind
 
 CHUNK = 64
-"""Tokens fed at once; longer feeds take several passes, shorter ones are filled up, so one program serves all."""
+"""Tokens fed at once: longer feeds take several passes, shorter ones are filled up: one program for all."""
 
 
 @functools.partial(jax.jit, static_argnames=("model",), donate_argnames=("cache",))
 def _feed(
-    model: ModelConfig, params: dict[str, Any], tokens_1xT: jax.Array, length: jax.Array, cache: Cache
+    model: ModelConfig,
+    params: dict[str, Any],
+    tokens_T: jax.Array,
+    length: jax.Array,
+    last: jax.Array | int,
+    cache: Cache,
 ) -> tuple[jax.Array, Cache]:
-    """Features `[1, T, D]` of tokens at places `length ..`; slots are places."""
-    places_T = length + jnp.arange(tokens_1xT.shape[1])
+    """Read tokens at places `length ..` (slots are places); the features `[D]` of the one at index `last`."""
+    places_T = length + jnp.arange(len(tokens_T))
     seen_1xTxS = (jnp.arange(cache.keys[0].shape[2]) <= places_T[:, None])[None]
-    return extend(bind(model, params), tokens_1xT, places_T[None], length, seen_1xTxS, cache)
+    module = bind(model, params)
+    x_1xTxD, cache = extend(module, tokens_T[None], places_T[None], length, seen_1xTxS, cache)
+    return x_1xTxD[0, last], cache
 
 
 @functools.partial(jax.jit, static_argnames=("model", "room"), donate_argnames=("cache",))
@@ -50,8 +58,8 @@ def _generate(
 
     def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         i, token, out_N, cache = carry
-        x_1x1xD, cache = _feed(model, params, token[None, None], length + i - 1, cache)
-        token = best(x_1x1xD[0, 0])
+        x_D, cache = _feed(model, params, token[None], length + i - 1, 0, cache)
+        token = best(x_D)
         return i + 1, token, out_N.at[i].set(token), cache
 
     first = best(x_D)
@@ -60,7 +68,7 @@ def _generate(
     return out_N, count, cache
 
 
-class Session:
+class DebugSession:
     """A growing sequence of ids with the model's cache of it; batch of one, for stepping with a person."""
 
     def __init__(self, model: ModelConfig, params: dict[str, Any], max_length: int):
@@ -83,7 +91,7 @@ class Session:
         check_ids(ids, self.model.vocab_size, "what is fed")
         if len(self.ids) + len(ids) > self.max_length:
             raise UserError(
-                f"the session would hold {len(self.ids) + len(ids)} tokens, more than max_length={self.max_length}"
+                f"the session would hold {len(self.ids) + len(ids)} tokens, more than its {self.max_length}"
             )
         self.ids.extend(ids)
 
@@ -100,14 +108,7 @@ class Session:
         limit = min(max_new_tokens, self.max_length - len(self.ids))
         if not self.ids or limit < 1:
             raise UserError(f"nothing can follow {len(self.ids)} tokens (max_length={self.max_length})")
-        # The last id is fed again where it was cached (after a rewind): its features are what is needed.
-        self._cached = min(self._cached, len(self.ids) - 1)
-        while self._cached < len(self.ids):
-            chunk = self.ids[self._cached : self._cached + CHUNK]
-            tokens_1xT = jnp.array([chunk + [0] * (CHUNK - len(chunk))], jnp.int32)
-            x_1xTxD, self._cache = _feed(self.model, self.params, tokens_1xT, self._cached, self._cache)
-            x_D = x_1xTxD[0, len(chunk) - 1]
-            self._cached += len(chunk)
+        x_D = self._read()
         stops_V = stop_mask(stop_ids, self.model.vocab_size)
         out_N, count, self._cache = _generate(
             self.model, self.max_length, self.params, x_D, len(self.ids), stops_V, limit, self._cache
@@ -116,3 +117,16 @@ class Session:
         self.ids.extend(generated)
         self._cached = len(self.ids) - 1
         return generated
+
+    def _read(self) -> jax.Array:
+        """Bring the cache up to date; the features of the last id, `[D]`."""
+        # Where the last id is cached already (after a rewind) it is read again: its features are needed.
+        self._cached = min(self._cached, len(self.ids) - 1)
+        x_D = jnp.zeros(self.model.d_model)
+        while self._cached < len(self.ids):
+            chunk = self.ids[self._cached : self._cached + CHUNK]
+            tokens_T = np.array(chunk + [0] * (CHUNK - len(chunk)), np.int32)
+            last = len(chunk) - 1
+            x_D, self._cache = _feed(self.model, self.params, tokens_T, self._cached, last, self._cache)
+            self._cached += len(chunk)
+        return x_D
