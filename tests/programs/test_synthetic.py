@@ -36,12 +36,23 @@ def run(program: Program, arguments: list[Any] | None = None) -> str:
     """Run one of our own programs here; gives its result's text, or its exception's."""
     space: dict[str, Any] = {}
     exec(compile(program.source, "program", "exec"), space)
+    left = iter(range(2_000))
+
+    def tracer(*_: Any) -> Any:
+        if next(left, None) is None:
+            raise TimeoutError(program.source)
+        return tracer
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
     try:
         if arguments is None:
             return repr(eval(f"{program.entry}({program.arguments})", space))
         return repr(space[program.entry](*arguments))
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+    finally:
+        sys.settrace(before)
 
 
 def watch(program: Program) -> list[Seen]:

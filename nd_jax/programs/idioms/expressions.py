@@ -120,7 +120,7 @@ def from_char(d: Draft, v: Value) -> Value:
                 STR,
                 n.lo,
                 n.hi,
-                flavour="any" if v.separator else v.flavour,
+                flavour=v.part_flavour,
                 rank=PRODUCT,
             )
         case "+":
@@ -130,13 +130,13 @@ def from_char(d: Draft, v: Value) -> Value:
         case "ifelse":
             a, b = letter(d, v), d.dice.pick("-_*+!")
             return Value(f"{b!r} if {c} == {a!r} else {c}", CHAR, 1, 1, flavour="any", rank=LOOSE)
-    return Value(f"{c} * 2", STR, 2, 2, flavour="any" if v.separator else v.flavour, rank=PRODUCT)
+    return Value(f"{c} * 2", STR, 2, 2, flavour=v.part_flavour, rank=PRODUCT)
 
 
 def from_str(d: Draft, v: Value) -> Value:
     """Another string."""
     s, lo, hi = v.grouped, v.lo, v.hi
-    flavour = "any" if v.separator else v.flavour  # pieces may be cut short
+    flavour = v.part_flavour  # pieces may be cut short
 
     def same(text: str, flavour: str = v.flavour) -> Value:
         return Value(text, STR, lo, hi, flavour=flavour)

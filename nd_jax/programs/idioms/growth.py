@@ -35,7 +35,7 @@ class Growth:
         hi = max([0, *(step.hi for step in self.steps)]) * rounds
         items = [step for step in self.steps if step.item_hi or step.item_lo] or [Value("", self.kind)]
         item_lo, item_hi = min(i.item_lo for i in items), max(i.item_hi for i in items)
-        flavours = {"any" if step.separator else step.flavour for step in self.steps}
+        flavours = {step.part_flavour for step in self.steps}
         lo = min([lo + self.start, *(r.lo for r in self.replaced)])
         hi = max([hi + self.start, *(r.hi for r in self.replaced)])
         if self.kind == DICT:
@@ -102,7 +102,7 @@ class Growth:
             made = (
                 expression(d, v, STR)
                 if d.dice.chance(0.3)
-                else Value(f"str({v.text})", STR, 1, 2, flavour="digits")
+                else Value(f"str({v.text})", STR, 1, 2, flavour="digits" if v.lo >= 0 else "numeric")
             )
         else:
             bare = len(d.indent) > 8 and d.dice.chance(0.5)  # a plain loop that only copies is none

@@ -62,6 +62,7 @@ def from_words(d: Draft, v: Value) -> Value:
                 lo=lo + 1,
                 hi=hi + 1,
                 item_hi=max(v.item_hi, len(mark)),
+                flavour="any",
                 rank=SUM,
             )
         case "unique" if hi > 1:

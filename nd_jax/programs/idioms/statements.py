@@ -77,7 +77,7 @@ def mutate(d: Draft, v: Value) -> Value:
         if v.type == INTS
         else Value(repr(d.dice.pick((*LETTERS[:8], "-", "end"))), STR, 1, 3)
     )
-    wider = v._replace(item_lo=min(v.item_lo, item.lo), item_hi=max(v.item_hi, item.hi))
+    wider = v._replace(item_lo=min(v.item_lo, item.lo), item_hi=max(v.item_hi, item.hi), flavour="any")
     longer = wider._replace(lo=v.lo + 1, hi=v.hi + 1)
     shorter = v._replace(lo=v.lo - 1, hi=v.hi - 1)
     match d.dice.between(0, 13):

@@ -57,6 +57,11 @@ class Value(NamedTuple):
         return " " if self.flavour == "spaced" else self.flavour[:1] if self.flavour[:1] in ",-:_/" else ""
 
     @property
+    def part_flavour(self) -> str:
+        """What a part of the string, or something made of its parts, is made of."""
+        return "any" if self.separator or self.flavour == "padded" else self.flavour
+
+    @property
     def grouped(self) -> str:
         """The text as it may stand before a subscript or method, beside ``%``, after ``-`` or ``*``."""
         return self.text if self.rank == ATOM else f"({self.text})"
