@@ -6,6 +6,7 @@ import jax
 import pytest
 from tiny_run import EXPERIMENT
 
+from nd_jax.model.partition import MeshConfig, make_mesh
 from nd_jax.training import metrics
 from nd_jax.training.metrics import Recorder, peak_flops
 
@@ -79,3 +80,8 @@ def test_peaks_are_known_by_device_kind():
     assert peak_flops(device("NVIDIA H100 80GB HBM3")) == 989e12
     assert peak_flops(device("NVIDIA Unheard")) is None
     assert 1e8 < (peak_flops(jax.devices()[0]) or 0) < 1e14
+
+
+def test_the_cpus_peak_is_measured_under_any_mesh():
+    with jax.set_mesh(make_mesh(MeshConfig(replica=2, fsdp=4, tensor=1))):
+        assert peak_flops(jax.devices()[0])
