@@ -102,7 +102,7 @@ def trace_import(
     from nd_jax.tracing.collect import bring_in, show_counts
     from nd_jax.tracing.importer import import_traces
 
-    write_json(json, show_counts(bring_in(import_traces(file, format), out)))
+    write_json(json, show_counts(bring_in(import_traces(file, format), out, _count_lines(file))))
 
 
 def trace_show(

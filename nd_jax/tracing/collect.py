@@ -56,11 +56,11 @@ def collect(
     return open_traces(out, "all")
 
 
-def bring_in(traces: Iterable[Trace | Rejected], out: Path) -> TraceDataset:
-    """Write traces that were collected elsewhere to a new dataset."""
+def bring_in(traces: Iterable[Trace | Rejected], out: Path, total: int | None = None) -> TraceDataset:
+    """Write traces that were collected elsewhere to a new dataset; `total` tells the time left."""
     with TraceWriter(out) as writer:
         done = frozenset(writer.seen)
-        for trace in track(traces, "importing"):
+        for trace in track(traces, "importing", total):
             if isinstance(trace, Trace):
                 if trace.id not in done:
                     writer.add(trace)
