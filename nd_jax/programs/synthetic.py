@@ -141,7 +141,7 @@ class _Writer:
         roll -= config.searches
         if roll < config.bests and v.type in (INTS, WORDS) and v.lo >= 1:
             patterns.best(d, v)
-        elif roll < config.bests + config.nested and v.type != DICT:
+        elif roll < config.bests + config.nested and v.type != DICT and v.hi <= 6:
             loops.nested(d, v)
         elif roll < config.bests + config.nested + config.whiles and v.type != DICT:
             loops.while_left(d, v)

@@ -94,7 +94,7 @@ def test_a_program_depends_on_config_seed_and_its_number_alone():
 
 def test_programs_are_the_same_on_every_machine_and_version():
     text = "\0".join(f"{p.source}\0{p.entry}({p.arguments})" for p in generate(CONFIG, 1, 0, 500))
-    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "d6803918c3dca515"
+    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "0ac31f35f20e36ef"
 
 
 def test_programs_parse_by_the_oldest_grammar_and_are_written_canonically():
@@ -114,7 +114,7 @@ def test_programs_end_soon_and_stay_small():
         seen = watch(program)
         lengths.append(len(seen))
         lines.append(program.source.count("\n"))
-        assert all(len(text) <= 100 for *_, texts in seen for text in texts.values()), program.source
+        assert all(len(text) <= 120 for *_, texts in seen for text in texts.values()), program.source
     lengths.sort()
     lines.sort()
     assert 11 <= lengths[250] <= 17

@@ -57,6 +57,7 @@ class Draft:
 
     Parameters come into being when something wants an input, so none is unused. A variable is ``unread`` from
     the moment it gets a value until some text mentions it; whoever finishes the function reads what is left.
+    ``loops`` counts the loops around the line being written.
     """
 
     def __init__(self, module: Module, first: Value | None = None) -> None:

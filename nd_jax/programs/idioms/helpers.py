@@ -5,7 +5,19 @@ from nd_jax.programs.idioms.conversions import another, expression
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.loops import for_each, while_left
 from nd_jax.programs.idioms.pairs import combine
-from nd_jax.programs.idioms.values import ATOM, BOOL, CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
+from nd_jax.programs.idioms.values import (
+    ATOM,
+    BOOL,
+    CHAR,
+    DICT,
+    INT,
+    INTS,
+    LONGEST,
+    STR,
+    WORDS,
+    Value,
+    Weighted,
+)
 from nd_jax.programs.idioms.words import SHORT_HELPERS
 
 _FORMS = Weighted(("return", 4), ("either", 2), ("local", 2.5), ("loop", 2.5))
@@ -26,7 +38,7 @@ def make(caller: Draft, v: Value, target: str) -> Value:
     h = Draft(caller.module, v)
     p = h.parameters[0]
     form = h.dice.draw(_FORMS)
-    if form == "loop" and (caller.loops or v.type in (CHAR, BOOL) or v.hi < 2):
+    if form == "loop" and (caller.loops or v.type in (CHAR, BOOL) or not 2 <= v.hi <= LONGEST):
         form = "either"
     match form:
         case "loop":

@@ -9,7 +9,7 @@ from nd_jax.programs.idioms.walks import Walk, looping, walk_over, walk_while
 from nd_jax.programs.idioms.words import ACCUMULATORS, ITEMS
 
 _SHAPES = Weighted(
-    ("plain", 4), ("if", 2), ("else", 1.1), ("continue", 0.5), ("temporary", 2.2), ("break", 0.6),
+    ("plain", 4.6), ("if", 1.8), ("else", 1.1), ("continue", 0.5), ("temporary", 2.2), ("break", 0.6),
     ("elif", 0.4),
 )  # fmt: skip
 _INTO: dict[str, Weighted[str]] = {

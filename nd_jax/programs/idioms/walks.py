@@ -50,14 +50,14 @@ def looping(d: Draft, walk: Walk) -> Iterator[None]:
         beyond = d.scope.get(walk.beyond)
         if beyond is not None:
             d.scope[walk.beyond] = beyond._replace(type=BUSY)
-        d.loops += 1
+        d.loops += 2 if walk.outer else 1
         with d.block():
             for text in walk.first:
                 d.lines.append(d.indent + text)
             yield
             for text in walk.last:
                 d.line(text)
-        d.loops -= 1
+        d.loops -= 2 if walk.outer else 1
     if beyond is not None:
         d.scope[walk.beyond] = beyond
     left = {item.text for item in own if item.text in d.unread}
