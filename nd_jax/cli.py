@@ -252,6 +252,9 @@ def train(words: Sequence[str]) -> None:
     options, overrides = parser.parse_known_args(words[1:])
 
     from nd_jax.training.config import load_config
+    from nd_jax.training.memory import keep_freed_memory
+
+    keep_freed_memory()
 
     experiment = load_config(config, overrides)
     if options.distributed:
@@ -346,7 +349,9 @@ def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART)
       nd quickstart --cruxeval cruxeval.jsonl
     """
     from nd_jax.quickstart import run
+    from nd_jax.training.memory import keep_freed_memory
 
+    keep_freed_memory()
     run(config)
 
 

@@ -25,7 +25,7 @@ class Decoder(Protocol):
 def side_by_side(
     trace: Trace, tokenizer: Tokenizer, decoder: Decoder, row_length: int, max_new: int = 64
 ) -> str:
-    """Walk through a trace by step_into; at each state the model, given the real session so far, says the next.
+    """Walk through a trace by step_into; at each state the model, given the real ones, says the next.
 
     Args:
       trace: the real execution.

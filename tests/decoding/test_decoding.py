@@ -1,4 +1,4 @@
-"""Cached decoding must say what a full recomputation of the model says, whatever the batch around a prompt."""
+"""Cached decoding says what a full recomputation says, whatever the batch around a prompt."""
 
 import functools
 
@@ -15,7 +15,9 @@ from nd_jax.model.config import ModelConfig
 from nd_jax.model.transformer import bind, init
 
 MODELS = {
-    "multi-head": ModelConfig(vocab_size=61, d_model=16, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=8, d_ff=24),
+    "multi-head": ModelConfig(
+        vocab_size=61, d_model=16, n_layers=2, n_heads=2, n_kv_heads=2, head_dim=8, d_ff=24
+    ),
     "grouped-query, QK-norm, untied": ModelConfig(
         vocab_size=61, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, head_dim=8, d_ff=24, qk_norm=True,
         tied_embeddings=False, scan_layers=True,
@@ -102,7 +104,7 @@ def test_what_cannot_be_decoded_is_refused():
         decoder.greedy([[1] * 17], set())
     with pytest.raises(UserError, match="prompt 1 is empty"):
         decoder.greedy([[1], []], set())
-    with pytest.raises(UserError, match="outside 0..60"):
+    with pytest.raises(UserError, match=r"outside 0\.\.60"):
         decoder.greedy([[61]], set())
     with pytest.raises(UserError, match="max_new_tokens=13"):
         decoder.greedy([[1]], set(), max_new_tokens=13)
