@@ -1,8 +1,8 @@
 """The laptop model: 0.6M parameters, which a 2-core CPU trains in minutes on synthetic programs.
 
-Chosen for what it learns in six minutes (BUILD.md, "The nano model"): a small vocabulary and short rows, because
-tokens per second decide; few wide heads, faster on CPU; small batches, many updates; Muon, which needs half of
-AdamW's tokens here; sessions that mostly show every step, because half of their tokens are states to predict.
+Chosen for what it learns in six minutes (BUILD.md, "The nano model"): a small vocabulary and short rows,
+because tokens per second decide; few wide heads, faster on CPU; small batches, many updates; Muon, which needs
+half of AdamW's tokens here; sessions that mostly show every step, because half of their tokens are states.
 Give the data: `nd train configs/nano.py --data.traces DIR --data.tokenizer DIR`.
 """
 
@@ -21,9 +21,7 @@ config = Experiment(
         row_length=256,
         global_batch=8,
         context_weight=0.1,
-        policy=PolicyConfig(
-            step_only=6.0, forward_from_anywhere=0.5, root_skip=0.5, inverse_root_skip=0.5
-        ),
+        policy=PolicyConfig(step_only=6.0, forward_from_anywhere=0.5, root_skip=0.5, inverse_root_skip=0.5),
     ),
     optimizer=OptimizerConfig(name="muon", learning_rate=1e-2),
     schedule=ScheduleConfig(shape="cosine", warmup_steps=50, floor=0.05),
