@@ -1,8 +1,8 @@
 """The laptop model: 0.6M parameters, which a 2-core CPU trains in minutes on synthetic programs.
 
-Chosen for what it learns in six minutes (BUILD.md, "The nano model"): a small vocabulary and short rows,
-because tokens per second decide; few wide heads, faster on CPU; small batches, many updates; Muon, which needs
-half of AdamW's tokens here; sessions that mostly show every step, because half of their tokens are states.
+Chosen for what it learns in six minutes (BUILD.md, "The nano model"): a small vocabulary and short rows, as
+tokens per second decide; few wide heads, faster on CPU; small batches, many updates; Muon, which takes half
+the tokens that AdamW takes; sessions that mostly show every step, so that half of their tokens are states.
 Give the data: `nd train configs/nano.py --data.traces DIR --data.tokenizer DIR`.
 """
 
