@@ -1,4 +1,4 @@
-"""The laptop model: 0.6M parameters, which a 2-core CPU trains in minutes on synthetic programs.
+"""The laptop model: 0.75M parameters, which a 2-core CPU trains in minutes on synthetic programs.
 
 Chosen for what it learns in six minutes (BUILD.md, "The nano model"): a small vocabulary and short rows, as
 tokens per second decide; few wide heads, faster on CPU; small batches, many updates; Muon, which takes half
@@ -13,7 +13,15 @@ from nd_jax.training.config import CheckpointConfig, Experiment, OptimizerConfig
 
 config = Experiment(
     model=ModelConfig(
-        vocab_size=1024, d_model=128, n_layers=3, n_heads=2, n_kv_heads=2, head_dim=64, d_ff=256
+        vocab_size=1024,
+        d_model=128,
+        n_layers=3,
+        n_heads=2,
+        n_kv_heads=2,
+        head_dim=64,
+        d_ff=256,
+        qk_norm=True,
+        tied_embeddings=False,
     ),
     data=DataConfig(
         traces=("runs/quickstart/traces",),
@@ -23,7 +31,7 @@ config = Experiment(
         context_weight=0.1,
         policy=PolicyConfig(step_only=6.0, forward_from_anywhere=0.5, root_skip=0.5, inverse_root_skip=0.5),
     ),
-    optimizer=OptimizerConfig(name="muon", learning_rate=1e-2),
+    optimizer=OptimizerConfig(name="muon", learning_rate=1e-2, muon_iterations=3),
     schedule=ScheduleConfig(shape="cosine", warmup_steps=50, floor=0.05),
     train=TrainConfig(steps=2000),
     checkpoint=CheckpointConfig(every_steps=500, keep=2),
