@@ -28,7 +28,7 @@ test: $(VENV)/installed-dev  ## Lint, type-check and test.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest
 
 clean:  ## Remove .venv and caches (runs/ stays).
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info

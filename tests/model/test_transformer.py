@@ -169,5 +169,6 @@ def test_sharded_loss_and_gradient_are_those_of_one_device(sizes, scan):
         placed = jax.device_put(params, shardings), jax.device_put(row, batch_sharding(mesh))
         got = loss_and_gradient(config, *placed)
     if sizes == (2, 2, 2):
-        assert placed[0]["blocks"]["feed_forward"]["up_DxF"].sharding.spec == (None, "fsdp", "tensor")
+        up_LxDxF = placed[0]["blocks"]["feed_forward"]["up_DxF"]
+        assert tuple(up_LxDxF.sharding.spec) == (None, "fsdp", "tensor")
     close(got, expected, 1e-4)
