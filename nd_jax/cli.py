@@ -291,7 +291,7 @@ def eval_cruxeval(
       task: which of the two; both, one after the other.
       checkpoint: run directory or checkpoint of the model.
       predictions: score these answers instead, in the official form {id: [answer, ...]}; needs one --task.
-      out: directory for the answers, figures and tables; by default below the checkpoint's run.
+      out: directory for the answers, figures and tables; by default `eval` beside what is scored.
       max_new: tokens an answer may have.
       workers: processes that execute the answers to the input task.
       json: also write {task, n, official, strict, exact, baselines} to this file (by task where both ran).

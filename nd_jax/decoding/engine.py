@@ -117,12 +117,16 @@ class Decoder:
     batches always have the same shape.
     """
 
-    def __init__(self, model: ModelConfig, params: dict[str, Any], config: DecodeConfig):
+    def __init__(
+        self, model: ModelConfig, params: dict[str, Any], config: DecodeConfig, progress: str | None = None
+    ):
         config.validate()
         model.validate()
         self.model = model
         self.params = params
         self.config = config
+        self.progress = progress
+        """Label of a progress bar over a call's batches; none without it."""
         self.shapes: set[tuple[int, int]] = set()
         """(batch, bucket) of every program used so far; each was compiled once."""
 
@@ -136,7 +140,6 @@ class Decoder:
         prompts: Sequence[Sequence[int]],
         stop_ids: Iterable[int],
         max_new_tokens: int | None = None,
-        progress: str | None = None,
     ) -> list[list[int]]:
         """The most likely continuation of every prompt, token by token.
 
@@ -144,7 +147,6 @@ class Decoder:
           prompts: token ids, each at least one; any lengths up to the largest bucket.
           stop_ids: a continuation ends with the first of these.
           max_new_tokens: or after so many ids; default and maximum: the config's.
-          progress: label of a progress bar over batches; none without it.
 
         Returns:
           For each prompt, in order, the generated ids up to and including the stop id.
@@ -160,7 +162,7 @@ class Decoder:
         stops_V = stop_mask(stop_ids, self.model.vocab_size)
         batches = list(self._batches(prompts))
         results: list[list[int]] = [[] for _ in prompts]
-        for bucket, indices in track(batches, progress) if progress else batches:
+        for bucket, indices in track(batches, self.progress) if self.progress else batches:
             for index, ids in zip(indices, self._run(bucket, indices, prompts, stops_V, limit), strict=True):
                 results[index] = ids
         return results

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nd_jax.console import track
 from nd_jax.debugger.actions import FORWARD, INVERSE
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
@@ -162,7 +163,7 @@ def _wrong_tokens(
     rows = _pack([len(session.ids) for session in sessions], config.row_length)
     wrong: list[np.ndarray] = [np.zeros(0, bool)] * len(sessions)
     shape = (config.batch, config.row_length)
-    for first in range(0, len(rows), config.batch):
+    for first in track(range(0, len(rows), config.batch), "predicting states"):
         tokens, segments, positions = (
             np.full(shape, pad, np.int32),
             np.zeros(shape, np.int32),

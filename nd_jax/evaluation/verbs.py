@@ -62,20 +62,21 @@ def cruxeval(
       Figures by task.
     """
     programs = load_programs(Cruxeval) if data is None else tasks.load(data)
-    directory = out or checkpoint / FOLDER
+    directory = out or (predictions.parent if predictions else checkpoint) / FOLDER
     figures: dict[str, Any] = {}
     if predictions is not None:
         config = tasks.CruxevalConfig(task=chosen[0], workers=workers)
         answers = {chosen[0]: (config, tasks.read_predictions(predictions, programs))}
     else:
         experiment, params, tokenizer = load_for_inference(checkpoint)
-        decoder = Decoder(experiment.model, params, DecodeConfig(max_new_tokens=max_new))
         answers = {}
         for task in chosen:
             config = tasks.CruxevalConfig(
                 task=task, row_length=experiment.data.row_length, max_new=max_new, workers=workers
             )
-            console.print(f"answering {len(programs)} {task} questions")
+            decoder = Decoder(
+                experiment.model, params, DecodeConfig(max_new_tokens=max_new), f"answering ({task})"
+            )
             answers[task] = config, tasks.answer(programs, tokenizer, decoder, config)
     for task, (config, given) in answers.items():
         result = tasks.score(programs, given, config)

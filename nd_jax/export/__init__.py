@@ -1,1 +1,0 @@
-"""Checkpoints for inference elsewhere."""

@@ -1,1 +1,0 @@
-"""Ladders of model sizes."""
