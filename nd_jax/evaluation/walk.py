@@ -1,25 +1,16 @@
 """Step a program with the model beside the real execution, for a person to compare."""
 
-from typing import Protocol
-
 from nd_jax.debugger.actions import STEP_INTO, Action
 from nd_jax.debugger.policy import full_walk
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
+from nd_jax.evaluation.cruxeval import Decoder
 from nd_jax.language.parse import ParsedState, parse_state
 from nd_jax.language.render import History, render_prompt
 from nd_jax.language.session import Session, ShownState, Unrenderable, show
 from nd_jax.language.symbols import STATE_END
 from nd_jax.language.tokenizer import Tokenizer
 from nd_jax.tracing.schema import Trace
-
-
-class Decoder(Protocol):
-    """What is needed of `nd_jax.decoding.engine.Decoder`."""
-
-    def greedy(self, prompts: list[list[int]], stop_ids: list[int], max_new: int, /) -> list[list[int]]:
-        """Continue each prompt by the most likely tokens, up to a stop token, which is included."""
-        ...
 
 
 def side_by_side(
