@@ -84,10 +84,8 @@ class RowSource:
             ids, roles = self.tokenizer.encode_session(session)
         except Unrenderable:
             return None
-        if len(ids) <= room:
-            return (ids, roles) if Role.ACTION in roles else None
-        cut = next((t for t in range(room, 0, -1) if ids[t - 1] == self._state_end), 0)
-        return (ids[:cut], roles[:cut]) if Role.ACTION in roles[:cut] else None
+        ids, roles = cut(ids, roles, room, self._state_end)
+        return (ids, roles) if Role.ACTION in roles else None
 
     def _mean_tokens(self) -> float:
         sample = range(0, len(self.traces), max(1, len(self.traces) // 256))
@@ -120,6 +118,14 @@ class RowSource:
                 roles += session[1]
                 lengths.append(len(session[0]))
         return pack(tokens, roles, lengths, config, self.tokenizer.pad)
+
+
+def cut(ids: list[int], roles: list[int], room: int, state_end: int) -> tuple[list[int], list[int]]:
+    """Cut a session to `room` tokens after the last state that fits; nothing is left where none does."""
+    if len(ids) <= room:
+        return ids, roles
+    end = next((t for t in range(room, 0, -1) if ids[t - 1] == state_end), 0)
+    return ids[:end], roles[:end]
 
 
 def pack(

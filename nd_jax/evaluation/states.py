@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nd_jax.console import track
+from nd_jax.data.rows import cut
 from nd_jax.debugger.actions import FORWARD, INVERSE
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
@@ -147,9 +148,7 @@ def _sample(
         except Unrenderable as error:
             dropped[error.reason] += 1
             continue
-        if len(ids) > room:
-            end = next((t for t in range(room, 0, -1) if ids[t - 1] == state_end), 0)
-            ids, roles = ids[:end], roles[:end]
+        ids, roles = cut(ids, roles, room, state_end)
         if Role.ACTION in roles:
             yield Encoded(program, ids, marker.mark(ids))
         else:
