@@ -2,11 +2,14 @@
 
 import ast
 import warnings
+from threading import Lock
+
+_filtering = Lock()  # warnings' filters belong to the process, and recording parses in several threads
 
 
 def parse(source: str) -> ast.Module | None:
     """Parse a module without running it; None for text that this interpreter does not parse."""
-    with warnings.catch_warnings():
+    with _filtering, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in programs we only read
         try:
             return ast.parse(source)

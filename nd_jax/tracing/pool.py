@@ -6,7 +6,6 @@ process model, `nd_jax.tracing.sandbox` the walls.
 """
 
 import json
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from nd_jax.programs.program import Program
 from nd_jax.tracing import worker
 from nd_jax.tracing.invariants import check
 from nd_jax.tracing.schema import EXCEPTION, Event, Trace
+from nd_jax.tracing.sharing import may_share
 from nd_jax.tracing.tracer import Dropped
 from nd_jax.tracing.zygote import Interrupted, WorkerLimits, Zygote
 
@@ -81,39 +81,6 @@ def evaluate(jobs: Iterable[Evaluation], limits: WorkerLimits, workers: int) -> 
     return _Pool(limits, workers).run(jobs, _evaluate)
 
 
-# A program shares its process with others of its batch only if its text shows no way to reach what they
-# share; checks after each run (`worker`) catch what this lets through. Everything else gets a process of its
-# own.
-_REACHES_OUT = re.compile(
-    r"""__(?!(?:init|repr|str|eq|ne|lt|le|gt|ge|hash|len|iter|next|getitem|setitem|contains|add|sub|mul|call|bool|enter
-        |exit|name|main|post_init)__)
-    | \b(?:exec|eval|compile|open|globals|locals|vars|getattr|setattr|delattr|input|breakpoint|help|exit|quit
-        |memoryview|(?:gi|cr|ag)_\w+|tb_frame|tb_next)\b""",
-    re.VERBOSE,
-)
-_IMPORT = re.compile(
-    r"(?m)^[ \t]*(?:import[ \t]+([\w.]+)(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:\#.*)?$"
-    r"|from[ \t]+([\w.]+)[ \t]+import\b)"
-)
-_OTHER_MODULES = re.compile(  # what checked modules import themselves and would hand on
-    r"\b_*(?:sys|os|bltns|builtins|gc|inspect|importlib|types|copyreg|weakref|thread\w*|keyword|numbers|decimal)\b"
-)
-_CHECKED = frozenset(worker.CHECKED_MODULES)
-
-
-def _shares(texts: Sequence[str]) -> bool:
-    """Tell whether a job of these texts may run in one process with others."""
-    for text in texts:
-        if not text.isascii() or _REACHES_OUT.search(text):  # not ASCII: ``ｅｖａｌ`` is a name for eval too
-            return False
-        imports = text.count("import")
-        if imports:
-            found = [first or second for first, second in _IMPORT.findall(text)]
-            if len(found) != imports or not _CHECKED.issuperset(found) or _OTHER_MODULES.search(text):
-                return False
-    return True
-
-
 class _Slot:
     """What runs the jobs of one batch at a time: a zygote for each hash seed, started when first needed."""
 
@@ -136,7 +103,7 @@ class _Slot:
     def run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
         """Run jobs, those that may share a process together; results in their order."""
         results: list[bytes | Dropped] = [_FORGED] * len(jobs)
-        shared = [index for index, job in enumerate(jobs) if _shares(job[1:])]
+        shared = [index for index, job in enumerate(jobs) if may_share(job[1:])]
         if shared:
             for index, result in zip(shared, self._run([jobs[i] for i in shared], hash_seed), strict=True):
                 results[index] = result
@@ -229,7 +196,8 @@ def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
         content = json.loads(payload[1:])
         if payload[:1] == worker.DROPPED:
             reason, detail = content
-            return Dropped(str(reason)[:80], str(detail)[:400])
+            whole = "".join((reason, detail)).isprintable()
+            return Dropped(reason[:80], detail[:400]) if whole else _FORGED
         python, functions, events = content
         trace = Trace(
             program.id, program.source, program.entry, program.arguments, python, functions,

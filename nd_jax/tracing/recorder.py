@@ -31,6 +31,7 @@ from builtins import (  # noqa: UP029  # bound here: the program may replace the
     vars,
 )  # fmt: skip
 from collections.abc import Callable
+from sys import gettrace, settrace
 from typing import Any, Protocol
 
 from nd_jax.tracing import values
@@ -104,17 +105,28 @@ def _prepare(program: Source) -> Callable[[], Any] | Dropped:
 class _Isolation:
     """Undoes what a program in this process changes most easily: built-ins, and the module it is itself.
 
+    ``tracers`` is what the program gives to ``sys.settrace``: until it puts ours back, events are lost.
+
     Garbage is not collected meanwhile: a collection at a moment of its own choosing could run finalisers
     between two lines of the program.
     """
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "_Isolation":
+        self.tracers: list[Any] = []
+        self._settrace = sys.settrace
+        sys.settrace = self._note_tracer
         self._module = sys.modules.get(MODULE)
         self._builtins = dict(vars(builtins))
         self._collects = gc.isenabled()
         gc.disable()
+        return self
+
+    def _note_tracer(self, function: Any) -> None:
+        self.tracers.append(function)
+        settrace(function)
 
     def __exit__(self, *_: object) -> None:
+        sys.settrace = self._settrace
         known = builtins.__dict__
         if known != self._builtins:
             known.clear()
@@ -134,15 +146,18 @@ def trace_program(program: Source, limits: TraceLimits) -> Trace | Dropped:
       The trace, or why there is none. An entry call that dies by an exception has a trace, ending in
       ``unwind``.
     """
-    with _Isolation():
+    with _Isolation() as isolation:
         call = _prepare(program)
-        return call if isinstance(call, Dropped) else _trace(program, call, limits)
+        if isinstance(call, Dropped):
+            return call
+        found = _trace(program, call, limits)
+        return Dropped("tracer replaced") if isolation.tracers and isinstance(found, Trace) else found
 
 
 def _trace(program: Source, call: Callable[[], Any], limits: TraceLimits) -> Trace | Dropped:
     recorder = Recorder(limits)
     events = recorder.events
-    previous, settrace, gettrace = sys.gettrace(), sys.settrace, sys.gettrace
+    previous = gettrace()
     result, error = None, None
     start = recorder.start
     settrace(start)

@@ -24,7 +24,8 @@ import signal
 import struct
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
@@ -57,6 +58,9 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 _KILL, _TGKILL, _PRLIMIT, _CLONE, _CLONE3 = (62, 129), (234, 131), (302, 261), (56, 220), 435
 _CLONE_THREAD = 0x10000
+# Ways to have the kernel signal the owner of a file, who may be any process: fcntl's F_SETOWN, F_SETSIG and
+# F_SETOWN_EX, ioctl's FIOSETOWN and SIOCSPGRP.
+_FCNTL, _FCNTL_OWNER, _IOCTL, _IOCTL_OWNER = (72, 25), (8, 10, 15), (16, 29), (0x8901, 0x8902)
 _OWN = 0x7FFFFFF1  # stands for the pid of the process that enters; no pid is so large
 _ALLOW, _EPERM, _ENOSYS, _KILL_PROCESS = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 
@@ -75,7 +79,7 @@ def _filter(machine: str) -> bytes:
     """Write the seccomp program: code, jump if true, jump if false, operand each; `_OWN` for the own pid."""
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
     column = 0 if machine == "x86_64" else 1
-    number, architecture, first_argument = 0, 4, 16
+    number, architecture, first_argument, second_argument = 0, 4, 16, 24
     steps = [(load, 0, 0, architecture), (equal, 1, 0, _AUDIT_ARCH[machine]), (give, 0, 0, _KILL_PROCESS),
              (load, 0, 0, number)]  # fmt: skip
     if machine == "x86_64":  # the x32 numbers, another door to the same calls
@@ -94,6 +98,10 @@ def _filter(machine: str) -> bytes:
     ):  # fmt: skip
         steps += [(equal, 0, 4, call), (load, 0, 0, first_argument), (test, 0, 1, operand),
                   (give, 0, 0, _ALLOW), (give, 0, 0, _EPERM)]  # fmt: skip
+    for call, commands in ((_FCNTL[column], _FCNTL_OWNER), (_IOCTL[column], _IOCTL_OWNER)):
+        refusals = [step for command in commands for step in ((equal, 0, 1, command), (give, 0, 0, _EPERM))]
+        steps += [(equal, 0, 2 + len(refusals), call), (load, 0, 0, second_argument), *refusals,
+                  (give, 0, 0, _ALLOW)]  # fmt: skip
     steps.append((give, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *step) for step in steps)
 
@@ -108,47 +116,54 @@ def adopt_orphans() -> None:
 
 
 class _Landlock:
-    """A set of file rules, made once in the zygote and entered by each child."""
+    """Rules on files: what may be read is found once in the zygote; each child adds its own folder."""
 
-    def __init__(self, folder: str) -> None:
-        self.descriptor = -1
+    def __init__(self) -> None:
         version = _libc.syscall(444, None, 0, 1) if _libc is not None else -1
-        if version < 1:
-            return
-        bits = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
-        handled = (1 << bits) - 1
+        self.offered = version >= 1
+        rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
+        self._all = (1 << rights) - 1
         network, scope = (3 if version >= 4 else 0), (3 if version >= 6 else 0)
-        attributes = struct.pack("QQQ", handled, network, scope)[
+        self._attributes = struct.pack("QQQ", self._all, network, scope)[
             : 8 if version < 4 else 16 if version < 6 else 24
         ]
-        assert _libc is not None
-        self.descriptor = _libc.syscall(444, attributes, len(attributes), 0)
-        read_file, read = 1 << 2, 1 << 2 | 1 << 3
-        for path in _readable():
-            self._allow(path, read if os.path.isdir(path) else read_file)
-        self._allow("/dev/null", read_file | 1 << 1)
-        self._allow(folder, handled & ~1)  # all but execution
+        self._readable: list[tuple[int, int]] = []
+        if self.offered:
+            self._readable += ((os.open(path, os.O_PATH | os.O_CLOEXEC), bits) for path, bits in _readable())
 
-    def _allow(self, path: str, access: int) -> None:
-        if not os.path.exists(path) or self.descriptor < 0:
-            return
-        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        assert _libc is not None
-        if _libc.syscall(445, self.descriptor, 1, struct.pack("=Qi", access, beneath), 0) != 0:
-            raise OSError(ctypes.get_errno(), f"landlock refuses {path}")
-        os.close(beneath)
-
-    def enter(self) -> bool:
-        return self.descriptor >= 0 and _libc is not None and _libc.syscall(446, self.descriptor, 0) == 0
+    def enter(self, folder: str) -> bool:
+        """Limit this process; False where the kernel has no landlock."""
+        if _libc is None or not self.offered:
+            return False
+        rules = _libc.syscall(444, self._attributes, len(self._attributes), 0)
+        own = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+        for beneath, access in (*self._readable, (own, self._all & ~1)):  # in its own, all but execution
+            if _libc.syscall(445, rules, 1, struct.pack("=Qi", access, beneath), 0) != 0:
+                raise OSError(ctypes.get_errno(), "landlock refuses a rule")
+        os.close(own)
+        entered = _libc.syscall(446, rules, 0) == 0
+        os.close(rules)
+        return entered
 
 
-def _readable() -> Iterable[str]:
-    yield os.path.dirname(os.__file__)
+def _readable() -> Iterator[tuple[str, int]]:
+    """Give the paths that every program may use, with landlock's bits for how."""
+    read_file, write_file, list_folder = 1 << 2, 1 << 1, 1 << 3
+    folders = [
+        os.path.dirname(os.__file__),
+        "/lib",
+        "/lib64",
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/share/zoneinfo",
+    ]
     for module in ("_socket", "_struct", "math"):  # where compiled modules lie, if elsewhere
         file = getattr(sys.modules.get(module), "__file__", None)
         if file:
-            yield os.path.dirname(file)
-    yield from ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/dev/urandom")
+            folders.append(os.path.dirname(file))
+    yield from ((path, read_file | list_folder) for path in folders if os.path.isdir(path))
+    yield from ((path, read_file) for path in ("/dev/urandom",) if os.path.exists(path))
+    yield "/dev/null", read_file | write_file
 
 
 class Sandbox:
@@ -163,13 +178,13 @@ class Sandbox:
     def __init__(self, folder: str, limits: Limits) -> None:
         self.folder = folder
         self.limits = limits
-        self._landlock = _Landlock(folder)
+        self._landlock = _Landlock()
         machine = platform.machine()
         self._filter = _filter(machine) if _libc is not None and machine in _AUDIT_ARCH else b""
         self.uid: int | None = None
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             uid = 61184 + os.getpid() % 4336  # systemd's range for users that exist while a service runs
-            if self._landlock.descriptor < 0 or _can_read(uid, os.__file__):
+            if not self._landlock.offered or _can_read(uid, os.__file__):
                 self.uid = uid
         if self.uid is not None:
             os.chmod(folder, 0o711)
@@ -188,6 +203,8 @@ class Sandbox:
         limits, walls = self.limits, ["rlimits"]
         os.setsid()
         os.chdir(path)
+        if _prctl(_PR_SET_NO_NEW_PRIVS, 1) and self._landlock.enter(path):
+            walls.append("landlock")
         mib = 1 << 20
         for kind, value in (
             (resource.RLIMIT_AS, limits.memory_mb * mib), (resource.RLIMIT_FSIZE, limits.file_mb * mib),
@@ -197,8 +214,6 @@ class Sandbox:
             hard = resource.getrlimit(kind)[1]
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(kind, (value, value))
-        if _prctl(_PR_SET_NO_NEW_PRIVS, 1) and self._landlock.enter():
-            walls.append("landlock")
         if self.uid is not None:
             os.setgroups([])
             os.setresgid(self.uid, self.uid, self.uid)
@@ -256,14 +271,18 @@ def _can_read(uid: int, path: str) -> bool:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder and what a program left in it, following no link."""
-    try:
-        os.rmdir(path)
-    except OSError:
-        for base, folders, files in os.walk(path, topdown=False):
-            for name in files:
-                os.unlink(os.path.join(base, name))
-            for name in folders:
-                child = os.path.join(base, name)
-                (os.unlink if os.path.islink(child) else os.rmdir)(child)
-        os.rmdir(path)
+    """Remove a folder and what a program left in it, however deep or closed, following no link."""
+    folders, moved = [path], 0
+    while folders:
+        folder = folders.pop()
+        with suppress(FileNotFoundError):  # the program may have removed its own
+            os.chmod(folder, 0o700)
+            for entry in list(os.scandir(folder)):
+                if entry.is_dir(follow_symlinks=False):
+                    moved += 1
+                    folders.append(f"{path}.{moved}")  # no path becomes long, no depth is a recursion
+                    os.chmod(entry.path, 0o700)
+                    os.rename(entry.path, folders[-1])
+                else:
+                    os.unlink(entry.path)
+            os.rmdir(folder)

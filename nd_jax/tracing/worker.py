@@ -24,7 +24,9 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from operator import is_
 from typing import Any, NamedTuple
 
 from nd_jax.tracing import recorder, sandbox
@@ -88,17 +90,22 @@ class _State:
         self._recursion = sys.getrecursionlimit()
 
     def unchanged(self, imports: bool) -> bool:
-        """Compare by identity, in C; ``imports`` tells whether the program could reach a module at all."""
+        """Compare by identity; ``imports`` tells whether the program could reach a module at all."""
         try:
             pairs = [self._builtins, *self._modules, *self._classes] if imports else [self._builtins]
             return (
-                all(now == before for now, before in pairs)
+                all(_is_same(now, before) for now, before in pairs)
                 and sys.getrecursionlimit() == self._recursion
                 and sys.gettrace() is None
                 and sys.getprofile() is None
             )
         except BaseException:
             return False
+
+
+def _is_same(now: Mapping[str, Any], before: dict[str, Any]) -> bool:
+    """Compare by identity, in C: ``==`` could be the program's own."""
+    return len(now) == len(before) and all(map(is_, now.values(), before.values()))
 
 
 def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:

@@ -3,7 +3,6 @@
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nd_jax.errors import UserError
-from nd_jax.tracing import worker
+from nd_jax.tracing import sandbox, worker
 from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # an interpreter may need them to start
@@ -96,8 +95,9 @@ class Zygote:
         self.enforced: list[str] = json.loads(hello)["enforced"]
 
     def kill(self) -> None:
-        """End the process and with it its children; a thread in `run` gets `Interrupted`."""
-        self._process.kill()
+        """Have the process end its child and itself; a thread in `run` gets `Interrupted`."""
+        with suppress(OSError):  # closed or gone already
+            self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End the process and remove its folder; not while another thread is in `run`."""
@@ -107,7 +107,9 @@ class Zygote:
         self._remove_folder()
 
     def _remove_folder(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Remove what a process that was killed from outside could not."""
+        with suppress(OSError):  # a child of its may yet be dying
+            sandbox.remove_folder(self._folder)
 
     def run(self, jobs: Sequence[list[Any]]) -> list[bytes | Dropped]:
         """Run jobs; for each its payload, or the reason why its process gave none.
@@ -220,6 +222,7 @@ class _Frames:
                 or size > self._max_bytes
             ):  # fmt: skip
                 self.forged = True
+                del self.payloads[-1:]  # of two results for one job, either may be the program's own work
                 break
             if len(self._buffer) < header.size + size:
                 break
