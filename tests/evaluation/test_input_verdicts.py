@@ -49,17 +49,14 @@ ANSWERS = {
     "f(7)\nexit()": (False, False, False, "not one call of f"),
     "assert f(7)": (False, False, False, "not one call of f"),
     "f(exit())": (False, False, False, "did not run: "),
-    "f(__import__('os')._exit(0))": (False, False, False, "reaches for "),
-    "f((x for x in [7]).gi_frame)": (False, False, False, "reaches for .gi_frame"),
-    "f(exec('def f(x): return 7'))": (False, False, False, "reaches for exec"),
-    "f(ｅｘｅｃ('7'))": (False, False, False, "reaches for exec"),
-    "f(f.__setattr__('__code__', 0))": (False, False, False, "reaches for .__setattr__"),
-    "f(type('E', (), {'__add__': lambda s, o: s, '__eq__': lambda s, o: True})())": (
-        False,
-        False,
-        False,
-        None,
-    ),
+    "f(__import__('os')._exit(0))": (False, False, False, "did not run: exit"),
+    "f((x for x in [7]).gi_frame)": (False, False, False, "its arguments are no plain values"),
+    "f(lambda: 7)": (False, False, False, "its arguments are no plain values"),
+    "f(" + "-" * 500 + "BASE, 17)": (False, False, False, "nested too deeply"),
+    "f(f(3), 4)": (True, True, False, None),
+    "f([n for n in range(8)][-1])": (True, True, False, None),
+    "f(range(5))": (False, False, False, "did not run: TypeError"),
+    "f(*(3,), **dict(y=4))": (True, True, False, None),
     "f(sum(range(10**9)))": (False, False, False, "did not run: "),
     "f('a' * 10**10)": (False, False, False, "did not run: "),
     "f(10**10**9)": (False, False, False, "did not run: "),
@@ -68,6 +65,45 @@ ANSWERS = {
     "f('" + "a" * 1_000_000 + "')": (False, False, False, "too long"),
     "f('\ud800')": (False, False, False, "not one call of f"),
 }
+
+
+# What an answer can do where it runs: none of it is there any more when its verdict is found. Each would give
+# 7, or would call every value 7, if it lasted.
+SYS, OS, GC, BUILTINS, STRUCT = (
+    f"__import__('{name}')" for name in ("sys", "os", "gc", "builtins", "struct")
+)
+MODULES = f"[(n, m) for n, m in {SYS}.modules.items() if n.startswith('nd_jax')]"
+WORKER = f"next(f for f in map({SYS}._getframe, range(99)) if 'secret' in f.f_locals).f_locals"
+FRAME = f"{STRUCT}.pack('<16sIQ', at['secret'], at['index'], 2) + b'V7'"
+ADDS = "type('E', (int,), {'__add__': lambda s, o: 7, '__radd__': lambda s, o: 7})"
+FORGERIES = [
+    "f(globals().update(f=lambda *a: 7))",
+    "f(exec('def f(x): return 7', globals()))",
+    "f(ｅｘｅｃ('def f(x): return 7', globals()))",
+    "f(f.__setattr__('__code__', (lambda *a: 7).__code__))",
+    "f(setattr(f, '__defaults__', (7, 7)))",
+    f"f({BUILTINS}.__dict__.update(repr=lambda x: '7', str=lambda x: '7'))",
+    f"f([setattr(m, 'render', lambda x: '7') for n, m in {MODULES}])",
+    f"f([setattr(m, 'evaluate', lambda *a: ('7', None)) for n, m in {MODULES}])",
+    f"f([x.update(f=lambda *a: 7) for x in {GC}.get_objects() if type(x) is dict and 'BASE' in x])",
+    f"f([x for x in {GC}.get_objects() if x == '7'])",
+    "f(type('E', (), {'__eq__': lambda s, o: True, '__add__': lambda s, o: s, '__repr__': lambda s: '7'})())",
+    f"f({ADDS}(1), {ADDS}(1))",
+    f"f([{OS}.write(n, b'V7') for n in range(3, 4)])",
+    f"f([at := {WORKER}, {OS}.write(at['writer'], {FRAME}), {OS}._exit(0)])",
+    "f(__import__('threading').Thread(target=lambda: [globals().update(f=lambda *a: 7) for _ in iter(int, 1)]"
+    ", daemon=True).start())",
+]
+
+
+def test_a_forged_result_counts_for_nothing():
+    honest = "f(3, len('abcd'))"
+    between = [answer for forgery in FORGERIES for answer in (forgery, honest)]
+    (row,) = score_inputs([PROGRAM], [between], LIMITS, workers=1)
+    for forgery, got in zip(FORGERIES, row[::2], strict=True):
+        assert (got.official, got.strict, got.exact) == (False, False, False), forgery
+        assert got.flag, forgery
+    assert all(neighbour.official for neighbour in row[1::2])
 
 
 @pytest.fixture(scope="module")
