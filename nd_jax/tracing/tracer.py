@@ -8,6 +8,7 @@ from builtins import (  # noqa: UP029  # bound here: the program may replace the
     all,
     dict,
     enumerate,
+    filter,
     id,
     int,
     len,
@@ -22,10 +23,10 @@ from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_OPTIMIZED
 from opcode import opmap
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
-from nd_jax.tracing.schema import CALL, EXCEPTION, LINE, RESUME, RETURN, UNWIND, YIELD
-from nd_jax.tracing.values import ATOMS, BIG, FAST, flat_sequence, is_cut, render, render_exception
+from nd_jax.tracing.schema import CALL, EXCEPTION, LINE, OPENING, RESUME, RETURN, UNWIND, YIELD
+from nd_jax.tracing.values import ATOMS, BIG, FAST, flat, is_cut, render, render_exception
 
 FILE = "".join(("<program", ">"))  # an object of its own: the program's frames are told by its identity
 _RETURNS = frozenset(opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in opmap)
@@ -33,8 +34,8 @@ _YIELDS = frozenset(opmap[name] for name in ("YIELD_VALUE", "SEND", "RESUME"))
 _LOCALS_ARE_VIEWS = sys.version_info >= (3, 13)  # PEP 667: each look-up searches; a copy is faster
 _SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _LEAST = -BIG
-_NO_PARTS: tuple[Any, ...] | None = None
 _NOTHING: Any = object()
+_NONE_SHOWN: dict[str, str] = {}
 _CLASS_NAMES = frozenset(  # what the interpreter itself binds in a class body
     ("__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__classdict__", "__class__",
      "__conditional_annotations__")
@@ -65,16 +66,26 @@ class _Stop(BaseException):
 class _Code:
     """What the tracer needs of a code object, made once per code."""
 
-    __slots__ = ("code", "is_class", "name", "names", "ops", "suspends")
+    __slots__ = ("code", "follow", "name", "names", "suspends")
 
     def __init__(self, code: types.CodeType) -> None:
         self.code = code  # keeps it alive: the tracer tells codes by id
         self.name = code.co_name
-        self.ops = code.co_code
         self.suspends = bool(code.co_flags & _SUSPENDS)
-        self.is_class = not code.co_flags & CO_OPTIMIZED
-        names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
-        self.names = tuple(enumerate(name for name in names if name.isidentifier()))
+        self.follow = _Frame if code.co_flags & CO_OPTIMIZED else _ClassBody
+        names = code.co_varnames
+        if code.co_cellvars or code.co_freevars:  # an argument that is a cell is listed twice
+            names = dict.fromkeys((*names, *code.co_cellvars, *code.co_freevars))
+        self.names = tuple(enumerate(filter(str.isidentifier, names)))
+
+    def left_by(self, instruction: int, arg: Any, raised: bool) -> str:
+        """Tell how a frame is left: if by none of these instructions, by an exception."""
+        operation = self.code.co_code[instruction]
+        if operation in _RETURNS:
+            return RETURN
+        if operation in _YIELDS and not (arg is None and raised):
+            return YIELD
+        return UNWIND
 
 
 class Recorder:
@@ -87,20 +98,21 @@ class Recorder:
       problem: why the trace is lost, if it is.
     """
 
-    __slots__ = ("codes", "events", "functions", "limits", "problem", "stack")
+    __slots__ = ("codes", "deepest", "events", "functions", "most", "problem", "stack")
 
     def __init__(self, limits: TraceLimits) -> None:
-        self.limits = limits
+        self.most, self.deepest = limits.events, limits.depth
         self.events: list[tuple[Any, ...]] = []
         self.functions: list[str] = []
         self.stack: list[int] = []
         self.problem: Dropped | None = None
         self.codes: dict[int, _Code] = {}
 
-    def fail(self, reason: str, detail: str = "") -> None:
-        """Give the trace up; the first reason counts."""
+    def fail(self, reason: str, detail: str = "") -> NoReturn:
+        """Give the trace up and end the run; the first reason counts."""
         if self.problem is None:
             self.problem = Dropped(reason, detail)
+        raise _Stop
 
     def start(self, frame: types.FrameType, event: str, arg: Any) -> Any:
         """Trace a frame that is entered, if it is the program's."""
@@ -110,15 +122,14 @@ class Recorder:
             if code.co_filename is not FILE:
                 return None
             known = self.codes[id(code)] = _Code(code)
-        if (
-            self.events and not self.stack
-        ):  # the root has returned: what runs now (finalisers) is no part of it
+        stack = self.stack
+        if self.events and not stack:  # the root has returned: what runs now (finalisers) is no part of it
             return None
         trace = frame.f_trace if known.suspends else None
         if trace is not None:
             return trace(frame, RESUME, None)
         functions = self.functions
-        followed = _Frame(self, len(functions), known)
+        followed = known.follow(self, len(functions), known)
         functions.append(known.name)
         return followed.trace(frame, CALL, None)
 
@@ -126,23 +137,22 @@ class Recorder:
 class _Frame:
     """The tracer of one frame.
 
-    ``texts`` is what each local last looked like: the same atom (``same``), or a list of the same atoms
-    (``before``), looks the same again. Nothing else is remembered: it could have changed, and to hold it
-    would delay its finaliser.
+    ``shown`` is how the locals last looked, and ``seen`` what makes a local look the same again: the same
+    atom, the same tuple of atoms, or for a list or dict of atoms a copy of it, to hold against it item by
+    item. Nothing else is remembered: it could have changed, and to hold it would delay its finaliser.
     """
 
-    __slots__ = ("before", "code", "depth", "fid", "raised_at", "run", "same", "texts")
+    __slots__ = ("code", "depth", "fid", "last", "raised_at", "run", "seen", "shown")
 
     def __init__(self, run: Recorder, fid: int, code: _Code) -> None:
         self.run, self.fid, self.code = run, fid, code
-        self.depth, self.raised_at = 0, -1
-        size = len(code.names)
-        self.same, self.before, self.texts = [_NOTHING] * size, [_NO_PARTS] * size, [""] * size
+        self.depth, self.raised_at, self.last = 0, -1, -1
+        self.seen = [_NOTHING] * len(code.names)
+        self.shown = _NONE_SHOWN
 
     def trace(self, frame: types.FrameType, kind: str, arg: Any) -> Any:
         """Record one event of the frame."""
         run = self.run
-        events = run.events
         value = None
         try:
             if kind == LINE:
@@ -150,54 +160,54 @@ class _Frame:
                     return None
                 self.raised_at = -1
             else:
-                kind, value = self.other(frame, kind, arg)
+                kind, value = (self.leave if kind == RETURN else self.other)(frame, kind, arg)
                 if kind is None:
                     return self.trace
-            if self.code.is_class:
-                shown = _class_locals(frame.f_locals)
-            else:
-                shown = self.show(frame.f_locals)
-                if not events:
-                    self.check_arguments(frame.f_locals, shown)
+            shown = self.show(frame.f_locals)
+            events = run.events
+            if not events:
+                self.check_arguments(frame.f_locals, shown)
             events.append((kind, frame.f_lineno, self.fid, self.depth, shown, value))
-            if len(events) > run.limits.events:
-                run.fail("too many events", f"more than {run.limits.events}")
+            if len(events) > run.most:
+                run.fail("too many events", f"more than {run.most}")
+        except _Stop:
+            raise
         except BaseException as error:
             run.fail("tracer failed", type(error).__name__)
-        if run.problem is not None:
-            raise _Stop
         return self.trace
 
-    def other(self, frame: types.FrameType, kind: str, arg: Any) -> tuple[Any, str | None]:
-        """Take an event that is no line: its kind in our terms (None: not recorded) and its value."""
-        run, stack = self.run, self.run.stack
-        if kind == CALL:
-            self.enter()
-            return kind, None
+    def leave(self, frame: types.FrameType, kind: Any, arg: Any) -> tuple[Any, str | None]:
+        """Close the frame: tell how it is left (None: not recorded) and its value."""
+        run, stack, code = self.run, self.run.stack, self.code
         if not stack:
             return None, None
-        if kind == RETURN:
-            kind = self.leaves_by(frame, arg)
-            value = None if kind == UNWIND else render(arg)
-            self.raised_at = -1
-            if stack.pop() != self.fid:
-                run.fail("frames do not nest")
-            if not frame.f_trace_lines:
-                run.fail("tracer replaced", "f_trace_lines")
-            if value is not None and not stack and "<" in value and is_cut(arg):
-                run.fail("result cut", value)
-            return kind, value
-        if kind == EXCEPTION:
-            if arg[2] is None:  # the interpreter's own StopIteration
-                return None, None
+        if arg is None or code.suspends:
+            kind = code.left_by(frame.f_lasti, arg, frame.f_lasti == self.raised_at)
+        value = None if kind == UNWIND else render(arg)
+        self.raised_at = -1
+        if stack.pop() != self.fid:
+            run.fail("frames do not nest")
+        if not frame.f_trace_lines:
+            run.fail("tracer replaced", "f_trace_lines")
+        if not stack and value is not None and "<" in value and is_cut(arg):
+            run.fail("result cut", value)
+        return kind, value
+
+    def other(self, frame: types.FrameType, kind: str, arg: Any) -> tuple[Any, str | None]:
+        """Take an event that is no line or return: its kind (None: not recorded) and its value."""
+        run, stack = self.run, self.run.stack
+        if kind in OPENING:
+            self.depth = len(stack)
+            if self.depth >= run.deepest:
+                run.fail("too deep", f"more than {run.deepest} frames")
+            stack.append(self.fid)
+            return kind, None
+        if kind == EXCEPTION and stack and arg[2] is not None:  # else the interpreter's own StopIteration
             self.raised_at = frame.f_lasti
             if arg[0] is MemoryError:
                 run.fail("memory", "MemoryError")
             return kind, render_exception(arg[1])
-        if kind == RESUME:
-            self.enter()
-            return kind, None
-        return None, None  # "opcode", which only a program could have asked for
+        return None, None  # or "opcode", which only a program could have asked for
 
     def check_arguments(self, found: Any, shown: dict[str, str]) -> None:
         """Refuse a call whose arguments are not shown in full: its inverse could not be learnt."""
@@ -205,66 +215,73 @@ class _Frame:
             if "<" in text and is_cut(found[name]):
                 self.run.fail("argument cut", f"{name}={text}")
 
-    def enter(self) -> None:
-        """Open the frame."""
-        run = self.run
-        self.depth = len(run.stack)
-        if self.depth >= run.limits.depth:
-            run.fail("too deep", f"more than {run.limits.depth} frames")
-        run.stack.append(self.fid)
-
-    def leaves_by(self, frame: types.FrameType, arg: Any) -> str:
-        """Tell how a frame is left: where none of these instructions leaves it, an exception does."""
-        instruction = self.code.ops[frame.f_lasti]
-        if instruction in _RETURNS:
-            return RETURN
-        if instruction in _YIELDS and not (arg is None and frame.f_lasti == self.raised_at):
-            return YIELD
-        return UNWIND
-
     def show(self, found: Any) -> dict[str, str]:
-        """Show the locals of a function, in slot order."""
-        same, before, texts = self.same, self.before, self.texts
-        shown: dict[str, str] = {}
+        """Show the locals of a function, in slot order; events between which none changed share one dict."""
+        seen, shown = self.seen, self.shown
+        changed = unordered = False
         if _LOCALS_ARE_VIEWS:
             found = dict(found)
         for index, name in self.code.names:
             if name not in found:
+                if name in shown:
+                    unordered, seen[index] = True, _NOTHING
                 continue
-            item = found[name]
-            if item is same[index]:
-                shown[name] = texts[index]
+            item, before = found[name], seen[index]
+            if item is before:
                 continue
             kind = type(item)
             if kind is str:
                 text = repr(item) if len(item) < 50 else render(item)  # an escape has at most ten characters
-                same[index], before[index] = item, None
+                seen[index] = item
             elif kind is int:
                 text = repr(item) if _LEAST < item < BIG else render(item)
-                same[index], before[index] = item, None
+                seen[index] = item
             elif kind is list:
-                parts = before[index]
-                if parts is not None and len(parts) == len(item) and all(map(is_, parts, item)):
-                    shown[name] = texts[index]
+                if type(before) is list and len(before) == len(item) and all(map(is_, before, item)):
                     continue
-                text = flat_sequence(item)
-                same[index], before[index] = _NOTHING, None if text is None else tuple(item)
-                if text is None:
-                    text = render(item)
+                text = flat(item)
+                seen[index] = _NOTHING if text is None else item[:]
+            elif kind is dict:
+                if type(before) is dict and len(before) == len(item) and _are_same(before, item):
+                    continue
+                text = flat(item)
+                seen[index] = _NOTHING if text is None else {**item}
+            elif kind is tuple:
+                text = flat(item)
+                seen[index] = _NOTHING if text is None else item
             else:
                 show = FAST.get(id(kind))
-                text = render(item) if show is None else show(item)
-                same[index], before[index] = item if id(kind) in ATOMS else _NOTHING, None
-            shown[name] = texts[index] = text
+                text = None if show is None else show(item)
+                seen[index] = item if id(kind) in ATOMS else _NOTHING
+            if not changed:
+                shown, changed = shown.copy(), True
+            if index > self.last:
+                self.last = index
+            elif name not in shown:
+                unordered = True
+            shown[name] = render(item) if text is None else text
+        if unordered:
+            shown = {name: shown[name] for _, name in self.code.names if name in found}
+        self.shown = shown
         return shown
 
 
-def _class_locals(found: Any) -> dict[str, str]:
-    """Show a class body's names in order of binding; none where a metaclass keeps them in its own mapping."""
-    if type(found) is not dict:
-        return {}
-    return {
-        name: render(item)
-        for name, item in found.items()
-        if type(name) is str and name.isidentifier() and name not in _CLASS_NAMES
-    }
+class _ClassBody(_Frame):
+    """The tracer of a class body, whose names have no slots."""
+
+    __slots__ = ()
+
+    def show(self, found: Any) -> dict[str, str]:
+        """Show the names in order of binding; none where a metaclass keeps them in its own mapping."""
+        if type(found) is not dict:
+            return {}
+        return {
+            name: render(item)
+            for name, item in found.items()
+            if type(name) is str and name.isidentifier() and name not in _CLASS_NAMES
+        }
+
+
+def _are_same(before: dict[Any, Any], now: dict[Any, Any]) -> bool:
+    """Tell whether two dicts of one length hold the same objects in the same order."""
+    return all(map(is_, before, now)) and all(map(is_, before.values(), now.values()))

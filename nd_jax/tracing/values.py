@@ -18,6 +18,7 @@ values, at the speed of C; `nd_jax.tracing.compound` has the rest.
 
 from builtins import (  # noqa: UP029  # bound here: the program may replace them
     bool,
+    bytes,
     dict,
     float,
     frozenset,
@@ -33,14 +34,16 @@ from builtins import (  # noqa: UP029  # bound here: the program may replace the
 )  # fmt: skip
 from typing import Any
 
-from nd_jax.tracing.compound import BIG, ITEMS, TEXT, args_of, bounded
+from nd_jax.tracing.compound import BIG, DEPTH, ITEMS, TEXT, args_of, bounded
 from nd_jax.tracing.identity import by_identity
 
-_NONE, _LEAST = type(None), -BIG
+_NONE, _LEAST, _LONG = type(None), -BIG, 2 * TEXT
 
 
 def render(value: object) -> str:
     """Show any value as one line of at most `TEXT` characters; see the module's rules."""
+    if type(value) is int and _LEAST < value < BIG:
+        return repr(value)
     fast = FAST.get(id(type(value)))
     return bounded(value)[0] if fast is None else fast(value)
 
@@ -84,28 +87,52 @@ def _are_short_atoms(items: Any) -> bool:
         if kind is int:
             if not _LEAST < item < BIG:
                 return False
-        elif kind is str:
+        elif kind is str or kind is bytes:
             length += len(item)
         elif kind is not float and kind is not bool and item is not None:
             return False
     return length < TEXT
 
 
-def flat_sequence(items: list[Any] | tuple[Any, ...]) -> str | None:
-    """Show a short list or tuple of short atoms; None for any other."""
-    if len(items) > ITEMS or not _are_short_atoms(items):
+def flat(value: Any) -> str | None:
+    """Show a short list, tuple or dict of short atoms; None for any other."""
+    if len(value) > ITEMS or not _are_short_atoms(value):
         return None
-    text = repr(items)
+    if type(value) is dict and not _are_short_atoms(value.values()):
+        return None
+    text = repr(value)
     return text if len(text) <= TEXT else None
 
 
-def _show_sequence(value: list[Any] | tuple[Any, ...]) -> str:
-    text = flat_sequence(value)
-    return bounded(value)[0] if text is None else text
+def _least_length(items: Any, depth: int) -> int:
+    """Count characters that the items of a container need at least; many where ``repr`` may not show one."""
+    length = 2 * len(items)  # what separates them
+    for item in items:
+        kind = type(item)
+        if kind is int:
+            if not _LEAST < item < BIG:
+                return _LONG
+        elif kind is str or kind is bytes:
+            length += len(item)
+        elif kind is list or kind is tuple or kind is dict:
+            length += _least_length_of(item, depth + 1)
+            if length > TEXT:
+                return length
+        elif kind is not float and kind is not bool and item is not None:
+            return _LONG
+    return length
 
 
-def _show_dict(value: dict[Any, Any]) -> str:
-    if len(value) <= ITEMS and _are_short_atoms(value) and _are_short_atoms(value.values()):
+def _least_length_of(value: Any, depth: int) -> int:
+    if len(value) > ITEMS or depth == DEPTH:
+        return _LONG
+    length = _least_length(value, depth)
+    return length + _least_length(value.values(), depth) if type(value) is dict else length
+
+
+def show_container(value: list[Any] | tuple[Any, ...] | dict[Any, Any]) -> str:
+    """Show a list, tuple or dict."""
+    if _least_length_of(value, 0) <= TEXT:
         text = repr(value)
         if len(text) <= TEXT:
             return text
@@ -114,8 +141,8 @@ def _show_dict(value: dict[Any, Any]) -> str:
 
 # `render` of the common types, by identity of the type.
 FAST: dict[int, Any] = by_identity(
-    {int: _show_int, str: _show_str, float: repr, bool: repr, _NONE: repr, list: _show_sequence,
-     tuple: _show_sequence, dict: _show_dict}
+    {int: _show_int, str: _show_str, float: repr, bool: repr, _NONE: repr, list: show_container,
+     tuple: show_container, dict: show_container}
 )  # fmt: skip
 # Types that are immutable and whose text depends on nothing else.
 ATOMS = frozenset(map(id, (int, str, float, bool, _NONE)))

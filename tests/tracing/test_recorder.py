@@ -3,12 +3,15 @@ import gc
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from traced_programs import compact, hard_programs, program, traced
 
 from nd_jax.tracing.invariants import check
 from nd_jax.tracing.recorder import evaluate, run_program, trace_program
 from nd_jax.tracing.schema import Trace
-from nd_jax.tracing.tracer import Dropped, TraceLimits
+from nd_jax.tracing.tracer import FILE, Dropped, TraceLimits
+from nd_jax.tracing.values import render
 
 LIMITS = TraceLimits()
 
@@ -49,6 +52,40 @@ def test_locals_come_in_slot_order_with_cells_and_without_iterators():
     last = traced(source, "3, 5, z=2").events[-1]
     assert list(last.locals) == ["b", "k", "c", "a", "g", "n"]
     assert all(name.isidentifier() for event in traced(source, "3, 5").events for name in event.locals)
+
+
+STATEMENTS = st.sampled_from([
+    "a = 1", "a = True", "a = 1.0", "a = [1, 2]", "a = [1, True]", "a = ()", "a = (1, [2])", "a = {1: 2}",
+    "a = [[1], 2]", "b = a", "c = [a]", "d = {'k': a}", "b = 'x' * 60", "b = b * 2", "c = 10**45",
+    "a.append(3)", "a[0] = 1.0", "a[0] = 1", "a[1].append(4)", "a.clear()", "a[1] = 2", "a[1] = 2.0",
+    "a.pop(1)", "a.update({2: 3})", "d['k'] = 1", "d['k'] = True", "a.reverse()", "a, b = b, a",
+    "del a", "del b", "del c", "locals()['z'] = 1",
+])  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(STATEMENTS, max_size=25))
+def test_locals_are_shown_as_if_each_were_looked_at_anew(statements):
+    lines = [f"    try: {statement}\n    except Exception: pass" for statement in statements]
+    source = "\n".join(["def f(d, a):", *lines, "    c, b = 1, 2"])
+    namespace = {}
+    exec(compile(source, FILE, "exec"), namespace)
+    expected = []
+
+    def naive(frame, event, arg):
+        if frame.f_code.co_filename != FILE:
+            return None
+        found = frame.f_locals
+        expected.append([(name, render(found[name])) for name in frame.f_code.co_varnames if name in found])
+        return naive
+
+    before = sys.gettrace()
+    sys.settrace(naive)
+    try:
+        namespace["f"](0, [])
+    finally:
+        sys.settrace(before)
+    assert [list(event.locals.items()) for event in traced(source, "0, []").events] == expected
 
 
 def test_class_bodies_show_their_own_names_only():

@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nd_jax.tracing.compound import bounded
 from nd_jax.tracing.values import describe_exception, is_cut, render
 
 ROOT = Path(__file__).parents[2]
@@ -222,6 +223,32 @@ def test_literals_look_as_repr_shows_them(value):
     text.encode()
     if not is_cut(value) and "{" not in text:
         assert text == repr(value)
+
+
+# Nested containers about as long, deep and full as the bounds allow.
+NEAR_BOUNDS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=200) | st.sampled_from([10**40, -(10**40)]),
+    lambda inner: (
+        st.lists(inner, max_size=70)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=20) | st.tuples(st.integers()), inner)
+        | inner.map(lambda item: [[[item]]])
+    ),
+    max_leaves=100,
+)
+
+
+@settings(deadline=None)
+@given(LITERALS | NEAR_BOUNDS)
+def test_the_fast_way_and_the_general_one_agree(value):
+    assert render(value) == bounded(value)[0]
+
+
+def test_shared_containers_do_not_multiply_the_work():
+    value = [1]
+    for _ in range(7):
+        value = [value] * 64
+    assert render(value) == bounded(value)[0]
 
 
 def test_describes_exceptions_in_one_line():
