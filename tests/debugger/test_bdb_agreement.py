@@ -1,90 +1,60 @@
 """Forward actions stop where bdb stops; every deliberate difference is written out."""
 
-import oracle
+from pathlib import Path
+
 import pytest
 from recorded import trace
 
+from nd_jax.debugger import oracle
 from nd_jax.debugger.actions import (
     BREAKPOINT,
     INV_STEP_CALL,
-    STEP_INTO,
     STEP_OVER,
     STEP_RETURN,
     Action,
     target,
 )
+from nd_jax.debugger.agreement import ACTIONS, compare_found, compare_hard, run_with
 from nd_jax.debugger.tree import StateTree
-from nd_jax.tracing.schema import CLOSING, EXCEPTION, OPENING, UNWIND
 
-STEPS = {"step": STEP_INTO, "next": STEP_OVER, "return": STEP_RETURN}
-BIG = 10**9
-
-
-def stop_of(tree: StateTree, i: int | None) -> oracle.Stop | None:
-    """The stop that bdb should make at a state."""
-    if i is None:
-        return None
-    kind, line, _, _, shown, value = tree.events[i]
-    event = "call" if kind in OPENING else "return" if kind in CLOSING else kind
-    if kind == EXCEPTION:
-        assert value is not None
-        value = value.partition("(")[0]
-    elif kind == UNWIND:
-        value = "None"
-    names = sorted(shown)
-    return oracle.Stop(event, line, tuple(names), tuple(shown[name] for name in names), value)
-
-
-def without_class_names(stop: oracle.Stop | None) -> oracle.Stop | None:
-    """A class body's frame binds names for the interpreter, which the recorder leaves out."""
-    if stop is None or "__qualname__" not in stop.names:
-        return stop
-    kept = [(n, v) for n, v in zip(stop.names, stop.locals, strict=True) if not n.startswith("__")]
-    return stop._replace(names=tuple(n for n, _ in kept), locals=tuple(v for _, v in kept))
-
-
-def agreement(tree: StateTree, every: int, lines: list[int]) -> tuple[int, list[str]]:
-    """Compare at every n-th state; give how many comparisons were made, and what differs."""
-    stepped = oracle.run(tree.trace, BIG, "step")
-    expected = [stop_of(tree, i) for i in range(len(tree))]
-    assert [without_class_names(stop) for stop in stepped.stops] == expected, tree.trace.id
-    count, differing = 0, []
-
-    def compare(i: int, command: str, breakpoints: tuple[int, ...], reached: int | None) -> None:
-        nonlocal count
-        count += 1
-        answer = without_class_names(oracle.run(tree.trace, i, command, breakpoints).answer)
-        if answer != stop_of(tree, reached):
-            differing.append(f"{tree.trace.id} {command}{breakpoints}@{i}: bdb {answer}, tree {reached}")
-
-    for i in range(0, len(tree), every):
-        place = stepped.places[i]
-        alike = place.from_traced and not place.suspends and not place.caller_suspends
-        for command, name in STEPS.items():
-            if alike or command == "step":
-                compare(i, command, (), target(tree, i, Action(name)))
-        for line in lines:  # bdb runs on to the end where no breakpoint is hit; we stop at the last state
-            compare(i, "continue", (line,), tree.next_visit(i, (line,)))
-    return count, differing
+HARD_PROGRAMS = Path(__file__).parents[1] / "hard_programs.jsonl"
 
 
 def test_every_action_at_every_state_of_the_hard_programs(hard_trees: dict[str, StateTree]):
-    total = 0
-    for tree in hard_trees.values():
-        count, differing = agreement(tree, 1, list(range(1, len(tree.lines) + 1)))
-        assert not differing
-        total += count
-    assert total > 2000
+    agreement = compare_hard(hard_trees.values())
+    assert not agreement.differing
+    assert not agreement.other_stops
+    assert sum(agreement.agreed.values()) > 2000
+    assert agreement.expected[STEP_OVER] + agreement.expected[STEP_RETURN] < 40
 
 
 def test_programs_people_wrote(found_trees: list[StateTree]):
-    total = 0
-    for tree in found_trees:
-        lines = [*list(tree.visits)[::3], *tree.unvisited[:1]]
-        count, differing = agreement(tree, max(1, len(tree) // 6), lines)
-        assert not differing
-        total += count
-    assert total > 1500
+    agreement = compare_found(found_trees, positions=6)
+    assert not agreement.differing
+    assert not agreement.other_stops
+    assert sum(agreement.agreed.values()) > 1500
+
+
+def other_interpreters() -> list[str]:
+    return [str(path) for path in sorted(Path.home().glob(".pyenv/versions/3.1[23].*/bin/python"))]
+
+
+@pytest.mark.parametrize("python", other_interpreters() or [""], ids=lambda path: path.split("/")[-3:-2])
+def test_other_interpreters_agree_with_their_own_bdb(python: str):
+    if not python:
+        pytest.skip("no Python 3.12 or 3.13 beside this one")
+    found = run_with(python, HARD_PROGRAMS, [], 0, 0)
+    assert found["python"].startswith(("3.12", "3.13"))
+    agreement = found["programs"]["hard_programs"]
+    assert agreement["differing"] == agreement["other_stops"] == []
+    assert all(agreement["agreed"][action] > 190 for action in ACTIONS)
+
+
+def test_what_differs_is_named(hard_trees: dict[str, StateTree]):
+    """A tree that is wrong on purpose: the oracle, and the comparison with it, must notice."""
+    tree = StateTree(hard_trees["recursion_fact"].trace)
+    tree.next_own[1] = 3
+    assert any(" next()@1: " in text for text in compare_hard([tree]).differing)
 
 
 class TestDeliberateDifferences:

@@ -1,6 +1,7 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,13 +26,14 @@ from nd_jax.debugger.policy import SESSION_KINDS, PolicyConfig, Trajectory, full
 from nd_jax.debugger.tree import StateTree
 from nd_jax.tracing.schema import Trace
 
-NOTHING = PolicyConfig(**dict.fromkeys(SESSION_KINDS[1:], 0.0))
+NO_OTHERS: Any = dict.fromkeys(SESSION_KINDS[1:], 0.0)
+NOTHING = PolicyConfig(**NO_OTHERS)
 LOOP = StateTree(trace_of([1, 2, [1, 2, 3], 2, [4, 5, [1], 5], 2, [1], 3] * 5))
 
 
-def only(kind: str, **fields: float) -> PolicyConfig:
+def only(kind: str, **fields: Any) -> PolicyConfig:
     """A policy with sessions of one kind."""
-    return replace(NOTHING, **{"forward_from_root": 0.0, kind: 1.0, **fields})  # type: ignore[arg-type]
+    return replace(NOTHING, **{"forward_from_root": 0.0, kind: 1.0, **fields})
 
 
 def sample(config: PolicyConfig, count: int, max_states: int = 12) -> list[Trajectory]:
@@ -162,7 +164,8 @@ def test_only_the_generators_stable_stream_is_used():
             self.random = random.Random(seed).random
 
     for seed in range(50):
-        from_stream = sample_trajectory(LOOP, Stream(seed), PolicyConfig(), 12)  # type: ignore[arg-type]
+        stream: Any = Stream(seed)
+        from_stream = sample_trajectory(LOOP, stream, PolicyConfig(), 12)
         assert from_stream == sample_trajectory(LOOP, random.Random(seed), PolicyConfig(), 12)
 
 
@@ -184,6 +187,6 @@ def test_full_walks():
         dict.fromkeys(SESSION_KINDS, 0.0),
     ],
 )
-def test_impossible_policies_are_refused(fields: dict[str, float]):
+def test_impossible_policies_are_refused(fields: dict[str, Any]):
     with pytest.raises(ValueError, match="policy"):
-        PolicyConfig(**fields)  # type: ignore[arg-type]
+        PolicyConfig(**fields)
