@@ -24,6 +24,7 @@ from typing import Any, Literal, overload
 from nd_jax.errors import UserError
 from nd_jax.programs.splits import split_of
 from nd_jax.tracing import tfds_format
+from nd_jax.tracing.records import Records
 from nd_jax.tracing.schema import SCHEMA_VERSION, Trace, from_json, to_json
 from nd_jax.tracing.shards import Shards
 
@@ -184,7 +185,7 @@ class TraceDataset(Sequence[Trace]):
         self.directory, self.splits, self.info = directory, splits, info
         self.fingerprint: str = info["fingerprint"]
         self._length = sum(info["traces"][split] for split in splits)
-        self._source: Any = None
+        self._source: Records | None = None
 
     def __len__(self) -> int:
         return self._length
@@ -206,16 +207,10 @@ class TraceDataset(Sequence[Trace]):
                 f"{self.directory}: record {position} cannot be read ({error}); record it anew"
             ) from error
 
-    def _records(self) -> Any:
+    def _records(self) -> Records:
         if self._source is None:
-            from array_record.python.array_record_data_source import ArrayRecordDataSource
-
-            files = [
-                self.directory / shard["file"]
-                for split in self.splits
-                for shard in self.info["shards"][split]
-            ]
-            self._source = ArrayRecordDataSource([str(file) for file in files])
+            shards = [shard for split in self.splits for shard in self.info["shards"][split]]
+            self._source = Records([self.directory / shard["file"] for shard in shards])
         return self._source
 
     def dropped(self) -> Iterator[dict[str, str]]:
