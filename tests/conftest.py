@@ -4,6 +4,11 @@ import os
 import tempfile
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test fails because other work keeps the machine busy.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # By environment rather than jax.config: tests of packages that never import jax stay free of it, and
 # processes that tests start inherit all of it. They are read when jax is imported.
