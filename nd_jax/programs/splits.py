@@ -6,7 +6,8 @@ on the same side, so a renamed copy of a held-out program is never trained on.
 
 import ast
 import hashlib
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 from nd_jax.programs.syntax import parse
 
@@ -49,16 +50,14 @@ def normalised_source(source: str) -> str:
         return source
     bound: set[str] = set()
     spelled: list[str] = []
-    pending: list[ast.AST | str] = [
-        tree
-    ]  # no recursion: a long sum is nested deeper than Python allows calls
+    pending: list[ast.AST | str] = [tree]  # no recursion: a long sum nests deeper than Python allows calls
     while pending:
         node = pending.pop()
         if isinstance(node, str):
             spelled.append(node)
         else:
             bound.update(_binds(node))
-            pending.extend(reversed(_spell(node)))
+            pending.extend(reversed(_spell(node, bound)))
     numbers: dict[str, str] = {}
     return "".join(
         numbers.setdefault(text, f"_{len(numbers)}") if text in bound else text.lstrip("'.")
@@ -66,27 +65,55 @@ def normalised_source(source: str) -> str:
     )
 
 
-def _spell(node: ast.AST) -> list[ast.AST | str]:
-    """Spell one node: children as they are, names behind a quote mark, attribute names behind a full stop."""
-    parts: list[ast.AST | str] = [f"{type(node).__name__}("]
-    if isinstance(node, ast.Constant):
-        return [*parts, type(node.value).__name__, ")"]
-    for field in node._fields:
-        value = getattr(node, field, None)
-        if value is None or value == [] or field in _IGNORED_FIELDS:
+def _spell(node: ast.AST, bound: set[str]) -> list[ast.AST | str]:
+    """Spell one node: children as they are, names behind a quote mark, attribute names behind a full stop.
+
+    Names and constants, most of all nodes, are spelled with the node that holds them; ``bound`` gets the
+    names that they bind.
+    """
+    kind = type(node)
+    parts: list[ast.AST | str] = []
+    text = f"{kind.__name__}("
+    for field, label, mark in _fields_of(kind):
+        value: Any = getattr(node, field, None)
+        if not value and (value is None or type(value) is list):
             continue
         if isinstance(node, ast.JoinedStr):  # where its literal pieces are cut differs between versions
             value = [piece for piece in node.values if isinstance(piece, ast.FormattedValue)]
         if field == "body" and isinstance(node, _DOCUMENTED) and _is_docstring(node.body[0]):
             value = node.body[1:]
-        mark = (
-            "." if isinstance(node, ast.Attribute) else "" if (type(node), field) in _FOREIGN_NAMES else "'"
-        )
-        parts.append(f" {field}=")
-        for item in value if isinstance(value, list) else (value,):
-            parts += (item if isinstance(item, ast.AST) else f"{mark}{item}", ",")
-    parts.append(")")
+        text += label
+        for item in value if type(value) is list else (value,):
+            sort = type(item)
+            if sort is ast.Name:
+                name = f"'{item.id}"
+                if type(item.ctx) is not ast.Load:
+                    bound.add(name)
+                parts += (f"{text}Name( id=", name)
+                text = ",),"
+            elif sort is ast.Constant:
+                text += f"Constant({type(item.value).__name__}),"
+            elif not isinstance(item, ast.AST):
+                parts += (text, f"{mark}{item}")
+                text = ","
+            elif item._fields:
+                parts += (text, item)
+                text = ","
+            else:
+                text += f"{sort.__name__}(),"
+    parts.append(f"{text})")
     return parts
+
+
+@cache
+def _fields_of(kind: type[ast.AST]) -> list[tuple[str, str, str]]:
+    """List the fields of a kind of node that count: name, spelling, and the mark of a name in it."""
+    own = "." if kind is ast.Attribute else "'"
+    return [
+        (field, f" {field}=", "" if (kind, field) in _FOREIGN_NAMES else own)
+        for field in kind._fields
+        if field not in _IGNORED_FIELDS
+    ]
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
@@ -99,13 +126,12 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 def _binds(node: ast.AST) -> list[str]:
     """List the names that the program chooses in this node, marked as `_spell` marks them."""
-    if isinstance(node, ast.Name):
-        return [] if isinstance(node.ctx, ast.Load) else [f"'{node.id}"]
+    kind = type(node)
     if isinstance(node, ast.Attribute):
         return [] if isinstance(node.ctx, ast.Load) else [f".{node.attr}"]
-    if type(node) not in _BINDING_FIELDS:
+    if kind not in _BINDING_FIELDS:
         return []
-    names = [f"'{getattr(node, _BINDING_FIELDS[type(node)])}"]
+    names = [f"'{getattr(node, _BINDING_FIELDS[kind])}"]
     if isinstance(node, ast.ClassDef):  # what its body binds is reached as an attribute
         names += [f".{item.name}" for item in node.body if isinstance(item, _DOCUMENTED[1:])]
         targets = [target for item in node.body if isinstance(item, ast.Assign) for target in item.targets]

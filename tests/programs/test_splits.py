@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from nd_jax.programs import splits
 from nd_jax.programs.splits import normalised_source, split_of
 
 SOURCE = '''def f(text, k):
@@ -59,6 +60,7 @@ def test_fields_of_later_versions_change_nothing(monkeypatch: pytest.MonkeyPatch
     fields = (*ast.FunctionDef._fields, "type_params", "later")
     monkeypatch.setattr(ast.FunctionDef, "_fields", fields)
     monkeypatch.setattr(ast.FunctionDef, "type_params", [], raising=False)
+    monkeypatch.setattr(splits, "_fields_of", splits._fields_of.__wrapped__)
     assert normalised_source(SOURCE) == expected
 
 
