@@ -7,6 +7,7 @@ means to, and reads everything it computes.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nd_jax.programs.idioms import exceptions, helpers, inputs, loops, patterns, statements
 from nd_jax.programs.idioms.conversions import convert, expression, target_of
@@ -38,46 +39,77 @@ class SyntheticConfig:
     whiles: float = 0.2
     """Of those loops: ``while``."""
     searches: float = 0.1
-    """Of those loops: return from inside, as soon as something fits."""
+    """Of those loops, where branches are allowed: return from inside, as soon as something fits."""
     bests: float = 0.08
-    """Of those loops: keep the best so far."""
+    """Of those loops, where branches are allowed: keep the best so far."""
     nested: float = 0.05
     """Of those loops: a loop in a loop."""
-    helpers: float = 0.42
+    helpers: float = 0.31
     """Has a second function, which is called."""
+    branches: float = 0.64
+    """May have ``if`` statements (most that may do; conditional expressions stand anywhere)."""
     guards: float = 0.09
-    """Begins with an early return for some inputs."""
-    exceptions: float = 0.06
+    """Of those: begins with an early return for some inputs."""
+    exceptions: float = 0.12
     """Raises and catches, for some inputs."""
     uncaught: float = 0.1
     """Of the functions that raise: nobody catches."""
     steps: float = 0.35
     """One more statement or branch after a loop."""
     either: float = 0.1
-    """Ends with two returns, one under a condition."""
+    """Of those that may branch: ends with two returns, one under a condition."""
     plain_names: float = 0.45
     """The entry function is called ``f``."""
     max_parameters: int = 3
     """Most inputs of an entry function."""
+    max_lines: int = 10
+    """Longest program; a longer draft is thrown away for another one."""
 
 
 _SOURCES = Weighted((STR, 4.5), (INTS, 3), (INT, 1.3), (WORDS, 0.9), (DICT, 1))
 _FIRST = Weighted((STR, 4.5), (INTS, 2.5), (INT, 2), (WORDS, 0.8), (DICT, 1.2), (BOOL, 0.2))
 
 
+DRAFTS = 1000
+"""How often a program is written anew because it is too long, or found no use for its second function."""
+
+
 def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Iterator[Program]:
-    """Yield programs ``start`` to ``stop - 1``; each depends on config, seed and its number alone."""
+    """Yield programs ``start`` to ``stop - 1``; each depends on config, seed and its number alone.
+
+    Raises:
+      ValueError: nothing fits into ``max_lines``.
+    """
     for index in range(start, stop):
-        yield _Writer(config, Dice(f"{seed}/{index}")).program(f"synthetic/{seed}/{index}")
+        plan = _Plan.draw(config, Dice(f"{seed}/{index}"))
+        for draft in range(DRAFTS):
+            writer = _Writer(config, plan, Dice(f"{seed}/{index}/{draft}"))
+            program = writer.program(f"synthetic/{seed}/{index}")
+            if writer.module.helpers_left == 0 and program.source.count("\n") <= config.max_lines:
+                yield program
+                break
+        else:
+            raise ValueError(f"synthetic: no program of this kind fits into max_lines={config.max_lines}")
+
+
+class _Plan(NamedTuple):
+    """What a program is to have, however often it is written anew: so long ones do not change the shares."""
+
+    loop: bool
+    helper: bool
+    branches: bool
+
+    @classmethod
+    def draw(cls, config: SyntheticConfig, dice: Dice) -> "_Plan":
+        return cls(*(dice.chance(share) for share in (config.loops, config.helpers, config.branches)))
 
 
 class _Writer:
     """Writes one program."""
 
-    def __init__(self, config: SyntheticConfig, dice: Dice) -> None:
-        self.config, self.dice = config, dice
-        wanted = 1 if dice.chance(config.helpers) else 0
-        self.module = Module(dice, config.max_parameters, wanted, 0.5, helpers.make)
+    def __init__(self, config: SyntheticConfig, plan: _Plan, dice: Dice) -> None:
+        self.config, self.plan, self.dice = config, plan, dice
+        self.module = Module(dice, config.max_parameters, plan.branches, int(plan.helper), 0.5, helpers.make)
 
     def program(self, name: str) -> Program:
         """Write the program, and choose inputs for it."""
@@ -96,18 +128,17 @@ class _Writer:
 
     def body(self, d: Draft) -> None:
         """Write the entry function: first an input, then perhaps a loop, then what is left to do."""
-        dice, config = self.dice, self.config
-        wants_loop = dice.chance(config.loops)
-        source = d.want(dice.draw(_SOURCES if wants_loop else _FIRST))
+        dice, config, branches = self.dice, self.config, self.plan.branches
+        source = d.want(dice.draw(_SOURCES if self.plan.loop else _FIRST))
         assert source is not None
-        if dice.chance(config.guards):
+        if branches and dice.chance(config.guards):
             statements.guard(d, source)
         if dice.chance(config.exceptions):
-            if dice.chance(0.5):
+            if branches and dice.chance(0.5):
                 exceptions.checked(d, config.uncaught)
             else:
                 exceptions.attempt(d)
-        if wants_loop:
+        if self.plan.loop:
             if self.loop(d, self.prepared(d, source)):
                 return
             if dice.chance(config.steps):
@@ -134,12 +165,13 @@ class _Writer:
     def loop(self, d: Draft, v: Value) -> bool:
         """Write the main loop; True if it ended the function."""
         config = self.config
+        branches = self.plan.branches
         roll = self.dice.roll()
-        if roll < config.searches:
+        if roll < config.searches and branches:
             patterns.search(d, v)
             return True
         roll -= config.searches
-        if roll < config.bests and v.type in (INTS, WORDS) and v.lo >= 1:
+        if roll < config.bests and branches and v.type in (INTS, WORDS) and v.lo >= 1:
             patterns.best(d, v)
         elif roll < config.bests + config.nested and v.type != DICT and v.hi <= 6:
             loops.nested(d, v)
@@ -159,7 +191,12 @@ class _Writer:
             value = d.let(value)
         if self.module.helpers_left:
             d.give(helpers.make(d, value, target_of(d, value)) if value.type != TUPLE else value)
-        elif self.dice.chance(self.config.either) and value.text in d.scope and value.type != TUPLE:
+        elif (
+            self.plan.branches
+            and self.dice.chance(self.config.either)
+            and value.text in d.scope
+            and value.type != TUPLE
+        ):
             statements.give_either(d, value)
         elif self.dice.chance(0.45) and value.type != TUPLE:
             d.give(convert(d, value, target_of(d, value)))

@@ -36,6 +36,7 @@ class Module:
     Attributes:
       dice: every choice is made with it.
       max_parameters: how many inputs the entry function may have.
+      branches: whether its functions may hold an ``if`` statement.
       functions: finished functions, a helper before its caller.
       names: names of functions taken.
       helpers_left: how many helper functions may still be made.
@@ -45,6 +46,7 @@ class Module:
 
     dice: Dice
     max_parameters: int
+    branches: bool
     helpers_left: int
     helper_rate: float
     make_helper: Callable[["Draft", Value, str], Value]

@@ -166,7 +166,7 @@ class Growth:
                 d.line(f"{name}[{key}] = {made.text}")
                 self.steps.append(Value("", DICT, 1, 1, made.lo, made.hi, "any"))
                 return
-            case 1:
+            case 1 if d.module.branches:
                 with d.block(f"if {key} not in {name}:"):
                     d.line(f"{name}[{key}] = {d.dice.pick((0, 0, 1))}")
                 d.line(f"{name}[{key}] += 1")

@@ -49,7 +49,7 @@ def make(caller: Draft, v: Value, target: str) -> Value:
                 h.give(grown)
             else:
                 h.give(expression(h, grown, target))
-        case "either" if target != BOOL:
+        case "either" if target != BOOL and h.module.branches:
             with h.block(f"if {condition(h, p)}:"):
                 first = expression(h, p, target)
                 h.give(first)
@@ -57,7 +57,7 @@ def make(caller: Draft, v: Value, target: str) -> Value:
             h.give(p if same == first.type and h.dice.chance(0.4) else another(h, p, first))
         case "local" if target in (INT, STR) and v.type != BOOL:
             local = h.let(expression(h, p, target))
-            if h.dice.chance(0.5):
+            if h.module.branches and h.dice.chance(0.5):
                 with h.block(f"if {condition(h, local)}:"):
                     h.give(local)
                 h.give(expression(h, local, target))

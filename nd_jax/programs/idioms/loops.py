@@ -12,6 +12,7 @@ _SHAPES = Weighted(
     ("plain", 4.6), ("if", 1.8), ("else", 1.1), ("continue", 0.5), ("temporary", 2.2), ("break", 0.6),
     ("elif", 0.4),
 )  # fmt: skip
+_STRAIGHT = Weighted(("plain", 4.6), ("temporary", 2.2))
 _INTO: dict[str, Weighted[str]] = {
     INT: Weighted((INT, 5), (INTS, 4), (STR, 1)),
     CHAR: Weighted((INT, 2.5), (STR, 5), (WORDS, 1.2), (DICT, 1.5)),
@@ -62,7 +63,7 @@ def _body(d: Draft, walk: Walk, growths: list[Growth]) -> None:
     main = walk.items[0]
     tested = d.dice.pick(walk.items) if d.dice.chance(0.6) else main
     growth, other = growths[0], growths[-1]
-    shape = d.dice.draw(_SHAPES)
+    shape = d.dice.draw(_SHAPES if d.module.branches else _STRAIGHT)
     if walk.last and shape == "continue":
         shape = "if"
     if other is not growth and shape != "else":
@@ -107,7 +108,7 @@ def _with_temporary(d: Draft, main: Value, growth: Growth) -> None:
         growth.update(main)
         return
     temporary = d.put(d.spare((*ITEMS[made.type], "y", "t")), made)
-    if d.dice.chance(0.3):
+    if d.module.branches and d.dice.chance(0.3):
         with d.block(f"if {condition(d, temporary)}:"):
             growth.update(temporary)
     else:

@@ -23,14 +23,16 @@ from nd_jax.programs.idioms.values import (
 )
 from nd_jax.programs.idioms.words import KEY_SETS, LETTERS, LOCALS
 
-_STEPS = Weighted(
-    ("assign", 3), ("rebind", 2.5), ("mutate", 3), ("if", 1.4), ("choose", 1.1), ("label", 0.6), ("with", 2)
-)
+_STRAIGHT = ("assign", 3), ("rebind", 2.5), ("mutate", 3), ("with", 2)
+_STEPS = {
+    False: Weighted(*_STRAIGHT),
+    True: Weighted(*_STRAIGHT, ("if", 1.4), ("choose", 1.1), ("label", 0.6)),
+}
 
 
 def step(d: Draft, v: Value) -> Value:
     """Write one statement, or one branch, that makes something of a variable."""
-    match d.dice.draw(_STEPS):
+    match d.dice.draw(_STEPS[d.module.branches]):
         case "rebind" if v.type not in (BOOL, TUPLE):
             made = convert(d, v, v.type)
             if made.type == v.type and made.text != v.text:
@@ -109,7 +111,7 @@ def mutate(d: Draft, v: Value) -> Value:
             c = d.number(1, 4, v.text)
             at = d.dice.pick((0, -1))
             return d.change(v, f"{xs}[{at}] += {c.text}", v._replace(item_hi=v.item_hi + c.hi))
-        case 13:
+        case 13 if d.module.branches:
             with d.block(f"if {item.text} in {xs}:"):
                 d.line(f"{xs}.remove({item.text})")
             return d.bind(xs, v._replace(lo=max(0, v.lo - 1)))
@@ -133,7 +135,7 @@ def _mutate_dict(d: Draft, v: Value) -> Value:
         case 3 | 4 if v.item_hi < LARGEST // 3:
             after = wider._replace(item_hi=max(c.hi, v.item_hi) + v.item_hi)
             return d.change(v, f"{s}[{key}] = {s}.get({key}, {c.text}) + {d.dice.between(1, 3)}", after)
-        case 5:
+        case 5 if d.module.branches:
             with d.block(f"if {key} in {s}:"):
                 d.line(d.dice.pick((f"del {s}[{key}]", f"{s}[{key}] = {c.text}")))
             return d.bind(s, wider._replace(lo=max(0, v.lo - 1)))
