@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.table import Table
 
 T = TypeVar("T")
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False)  # what is shown may come from programs, and hold brackets
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:

@@ -96,7 +96,7 @@ def run(config: QuickstartConfig) -> dict[str, Any]:
         "session": ("stepping a program with the model", _step),
     }
     for number, (name, (title, stage)) in enumerate(stages.items(), 1):
-        console.rule(f"[bold]{number} of {len(stages)}: {title}", align="left")
+        console.rule(f"{number} of {len(stages)}: {title}", align="left")
         start = time.perf_counter()
         figures[name] = stage(config)
         figures["seconds"][name] = time.perf_counter() - start

@@ -132,7 +132,7 @@ def compare_hard(trees: Iterable[StateTree]) -> Agreement:
 
 
 def compare_found(trees: Iterable[StateTree], positions: int) -> Agreement:
-    """Compare at so many states of each trace, with breakpoints at lines that are hit and at one that is not."""
+    """Compare at so many states of each trace, with breakpoints at lines it hits and at one it does not."""
     agreement = Agreement()
     for tree in trees:
         lines = [*list(tree.visits)[::3], *tree.unvisited[:1]]

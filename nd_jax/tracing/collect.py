@@ -1,9 +1,10 @@
 """Record programs into a trace dataset, with progress, counting what is dropped by reason."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nd_jax.console import console, table, track
 from nd_jax.programs.jsonl import Rejected
@@ -11,6 +12,8 @@ from nd_jax.programs.program import Program
 from nd_jax.tracing.dataset import TraceDataset, TraceWriter, open_traces
 from nd_jax.tracing.pool import WorkerLimits, record
 from nd_jax.tracing.schema import Trace
+
+T = TypeVar("T", Program | Rejected, Trace | Rejected)
 
 
 def collect(
@@ -35,20 +38,21 @@ def collect(
       UserError: `out` holds a finished dataset, something else, or one begun with other limits.
     """
     with TraceWriter(out, settings={"limits": asdict(limits), "verify": verify}) as writer:
-        done = frozenset(writer.seen)
+        done = writer.seen.total()
         if done:
-            console.print(f"{out}: going on after {len(done)} programs")
+            console.print(f"{out}: going on after {done} programs")
 
-        def left() -> Iterator[Program]:
-            for program in programs:
+        def left(items: Iterator[Program | Rejected]) -> Iterator[Program]:
+            for program in items:
                 if isinstance(program, Program):
-                    if program.id not in done:
-                        yield program
-                elif program.place not in done:
+                    yield program
+                else:
                     writer.drop(program.place, program.reason, program.detail)
 
-        remaining = None if total is None else total - len(done)
-        for outcome in track(record(left(), limits, workers, verify), "recording", remaining):
+        remaining = None if total is None else total - done
+        for outcome in track(
+            record(left(_not_yet(programs, writer)), limits, workers, verify), "recording", remaining
+        ):
             if outcome.trace is None:
                 writer.drop(outcome.program_id, outcome.reason or "", outcome.detail)
             else:
@@ -59,14 +63,28 @@ def collect(
 def bring_in(traces: Iterable[Trace | Rejected], out: Path, total: int | None = None) -> TraceDataset:
     """Write traces that were collected elsewhere to a new dataset; `total` tells the time left."""
     with TraceWriter(out) as writer:
-        done = frozenset(writer.seen)
-        for trace in track(traces, "importing", total):
+        remaining = None if total is None else total - writer.seen.total()
+        for trace in track(_not_yet(traces, writer), "importing", remaining):
             if isinstance(trace, Trace):
-                if trace.id not in done:
-                    writer.add(trace)
-            elif trace.place not in done:
+                writer.add(trace)
+            else:
                 writer.drop(trace.place, trace.reason, trace.detail)
     return open_traces(out, "all")
+
+
+def _not_yet(items: Iterable[T], writer: TraceWriter) -> Iterator[T]:
+    """Leave out what a killed call has written: an id as often as it has, for two programs may share one."""
+    done = Counter(writer.seen)
+
+    def left() -> Iterator[T]:
+        for item in items:
+            name = item.place if isinstance(item, Rejected) else item.id
+            if done[name]:
+                done[name] -= 1
+            else:
+                yield item
+
+    return left()
 
 
 def show_counts(dataset: TraceDataset) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from nd_jax.tracing.shards import Shards
 
 SPLITS = ("train", "heldout")
 _METADATA, _UNFINISHED, _DROPPED = "metadata.json", "unfinished", "dropped.jsonl"
+_JOURNAL = f"{_UNFINISHED}/journal"
 
 
 class TraceWriter:
@@ -42,7 +43,8 @@ class TraceWriter:
       settings: how the traces are made (limits, source of the programs ...), kept in the metadata.
 
     Attributes:
-      seen: ids of the programs that a killed run already recorded or dropped; the caller leaves them out.
+      seen: ids of the programs recorded or dropped so far, and how often each; what a killed run has left of
+        them, the caller leaves out.
       recorded: traces added so far, by split.
       dropped: programs dropped so far, by reason.
 
@@ -53,7 +55,7 @@ class TraceWriter:
     def __init__(self, directory: Path | str, settings: Mapping[str, Any] | None = None) -> None:
         self.directory = Path(directory)
         self._settings = json.loads(json.dumps(dict(settings or {})))
-        self.seen: set[str] = set()
+        self.seen: Counter[str] = Counter()
         self.recorded: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         unfinished = self.directory / _UNFINISHED
@@ -64,7 +66,7 @@ class TraceWriter:
         if self.directory.exists() and not unfinished.exists() and any(self.directory.iterdir()):
             raise UserError(f"{self.directory} is not empty and holds no traces; give a new folder")
         unfinished.mkdir(parents=True, exist_ok=True)
-        self._journal_path = unfinished / "journal"
+        self._journal_path = self.directory / _JOURNAL
         self._continue()
         self._journal = open(self._journal_path, "ab", buffering=0)  # noqa: SIM115  # closed in __exit__
         if self._journal.tell() == 0:
@@ -93,10 +95,10 @@ class TraceWriter:
 
     def _count(self, kind: str, head: Any) -> None:
         if kind == "dropped":
-            self.seen.add(head["id"])
+            self.seen[head["id"]] += 1
             self.dropped[head["reason"]] += 1
         else:
-            self.seen.add(head)
+            self.seen[head] += 1
             self.recorded[kind] += 1
 
     def _write(self, kind: str, head: Any, body: str = "") -> None:
@@ -166,6 +168,7 @@ class TraceWriter:
             text,
         )
         tfds_format.write_json(self.directory / _METADATA, info)
+        self._journal_path.unlink()  # from here on the folder is finished, whatever else is left
         shutil.rmtree(self.directory / _UNFINISHED)
 
 
@@ -228,7 +231,7 @@ class TraceDataset(Sequence[Trace]):
 
 def finished(directory: Path | str) -> bool:
     """Tell whether a folder holds a whole trace dataset (`open_traces` says what else it may be)."""
-    return (Path(directory) / _METADATA).exists() and not (Path(directory) / _UNFINISHED).exists()
+    return (Path(directory) / _METADATA).exists() and not (Path(directory) / _JOURNAL).exists()
 
 
 def open_traces(directory: Path | str, split: Literal["train", "heldout", "all"] = "train") -> TraceDataset:
@@ -241,7 +244,7 @@ def open_traces(directory: Path | str, split: Literal["train", "heldout", "all"]
     directory = Path(directory)
     if split not in (*SPLITS, "all"):
         raise UserError(f"no split {split!r}; there are train, heldout and all")
-    if (directory / _UNFINISHED).exists():
+    if (directory / _UNFINISHED).exists() and not finished(directory):
         raise UserError(
             f"{directory} is unfinished: its recording was interrupted; run the same command again"
         )

@@ -284,7 +284,7 @@ def _lacks(path: Path) -> str | None:
 def _name_broken(broken: list[Path], newest: Path | None) -> None:
     for path in broken:
         instead = f"using {newest.name}" if newest else "starting anew"
-        console.print(f"[yellow]The checkpoint {path} was never finished; {instead}.[/]")
+        console.print(f"The checkpoint {path} was never finished; {instead}.", style="yellow")
 
 
 def _set_broken_aside(folder: Path) -> None:
