@@ -43,8 +43,8 @@ class TraceWriter:
       settings: how the traces are made (limits, source of the programs ...), kept in the metadata.
 
     Attributes:
-      seen: ids of the programs recorded or dropped so far, and how often each; what a killed run has left of
-        them, the caller leaves out.
+      seen: ids of the programs that a killed run recorded or dropped, and how often each; the caller leaves
+        them out.
       recorded: traces added so far, by split.
       dropped: programs dropped so far, by reason.
 
@@ -88,17 +88,17 @@ class TraceWriter:
                         "use those, or remove the folder to begin anew"
                     )
                 if end:
-                    self._count(kind.decode(), json.loads(head))
+                    record = json.loads(head)
+                    self.seen[record["id"]] += 1
+                    self._count(kind.decode(), record)
                 end += len(line)
         with open(self._journal_path, "r+b") as file:
             file.truncate(end)
 
     def _count(self, kind: str, head: Any) -> None:
         if kind == "dropped":
-            self.seen[head["id"]] += 1
             self.dropped[head["reason"]] += 1
         else:
-            self.seen[head] += 1
             self.recorded[kind] += 1
 
     def _write(self, kind: str, head: Any, body: str = "") -> None:
@@ -108,8 +108,10 @@ class TraceWriter:
     def add(self, trace: Trace) -> None:
         """Add a trace; its source decides the split."""
         split = split_of(trace.source)
-        self._write(split, trace.id, to_json(trace))
-        self._count(split, trace.id)
+        head = {"id": trace.id, "python": trace.python, "events": len(trace.events),
+                "frames": len(trace.functions)}  # fmt: skip
+        self._write(split, head, to_json(trace))
+        self._count(split, head)
 
     def drop(self, program_id: str, reason: str, detail: str = "") -> None:
         """Note a program that has no trace, and why."""
@@ -127,7 +129,7 @@ class TraceWriter:
 
     def _finish(self) -> None:
         shards = {split: Shards(self.directory / _UNFINISHED, split) for split in SPLITS}
-        functions = events = 0
+        frames = events = 0
         versions: Counter[str] = Counter()
         with (
             open(self._journal_path, "rb") as journal,
@@ -138,18 +140,18 @@ class TraceWriter:
                 if kind == b"dropped":
                     dropped.write(head + b"\n")
                 elif kind != b"begun":
-                    shards[kind.decode()].write(json.loads(head).encode(), body)
-                    record = json.loads(body)
+                    record = json.loads(head)
+                    shards[kind.decode()].write(record["id"].encode(), body)
                     versions[record["python"]] += 1
-                    events += len(record["events"])
-                    functions += len(record["functions"])
+                    events += record["events"]
+                    frames += record["frames"]
         for split in shards.values():
             split.close()
         info = {
             "schema": SCHEMA_VERSION,
             "traces": {split: shards[split].records for split in SPLITS},
             "events": events,
-            "frames": functions,
+            "frames": frames,
             "recorded": sum(self.recorded.values()),
             "dropped": dict(self.dropped.most_common()),
             "python": dict(versions),

@@ -31,6 +31,7 @@ from builtins import (  # noqa: UP029  # bound here: the program may replace the
     vars,
 )  # fmt: skip
 from collections.abc import Callable
+from functools import lru_cache
 from sys import gettrace, settrace
 from typing import Any, Protocol
 
@@ -39,6 +40,7 @@ from nd_jax.tracing.schema import RETURN, UNWIND, Event, Trace
 from nd_jax.tracing.tracer import FILE, Dropped, Recorder, TraceLimits
 
 CALL_FILE = "<call>"
+_PYTHON = platform.python_version()
 MODULE = "program"  # the program's ``__name__``
 
 
@@ -55,10 +57,28 @@ class Source(Protocol):
     def arguments(self) -> str: ...
 
 
+@lru_cache(maxsize=1)  # a program is often run twice in a row, with and without the tracer
+def _compile_module(source: str) -> types.CodeType:
+    return compile(source, FILE, "exec", dont_inherit=True)
+
+
+@lru_cache(maxsize=1)
+def _compile_arguments(entry: str, arguments: str) -> types.CodeType | None:
+    """Compile a call of ``_arguments`` with the entry call's arguments; None if they are more than that."""
+    tree: Any = compile(
+        f"{entry}(\n{arguments}\n)", CALL_FILE, "eval", flags=ast.PyCF_ONLY_AST, dont_inherit=True
+    )
+    call = tree.body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return None
+    call.func.id = "_arguments"
+    return compile(tree, CALL_FILE, "eval", dont_inherit=True)
+
+
 def _load(source: str) -> dict[str, Any] | Dropped:
     """Run the program's module code, untraced, in fresh globals."""
     try:
-        code = compile(source, FILE, "exec", dont_inherit=True)
+        code = _compile_module(source)
     except BaseException as error:
         return Dropped("does not compile", values.describe_exception(error))
     module = types.ModuleType(MODULE)
@@ -75,16 +95,11 @@ def _load(source: str) -> dict[str, Any] | Dropped:
 def _bind(entry: str, arguments: str, namespace: dict[str, Any]) -> Callable[[], Any] | Dropped:
     """Evaluate the call's arguments in the program's namespace and give the call, ready to run."""
     try:
-        tree: Any = compile(
-            f"{entry}(\n{arguments}\n)", CALL_FILE, "eval", flags=ast.PyCF_ONLY_AST, dont_inherit=True
-        )
-        call = tree.body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            return Dropped("arguments", "not the arguments of one call")
-        call.func.id = "_arguments"
-        code = compile(tree, CALL_FILE, "eval", dont_inherit=True)
+        code = _compile_arguments(entry, arguments)
     except BaseException as error:
         return Dropped("arguments", values.describe_exception(error))
+    if code is None:
+        return Dropped("arguments", "not the arguments of one call")
     if not callable(namespace.get(entry)):
         return Dropped("no entry", f"{entry} is not a function of the program")
     try:
@@ -97,7 +112,8 @@ def _bind(entry: str, arguments: str, namespace: dict[str, Any]) -> Callable[[],
     return lambda: function(*args, **kwargs)
 
 
-def _prepare(program: Source) -> Callable[[], Any] | Dropped:
+def prepare(program: Source) -> Callable[[], Any] | Dropped:
+    """Run a program's module code, untraced, and give its entry call, ready to run once."""
     namespace = _load(program.source)
     return namespace if isinstance(namespace, Dropped) else _bind(program.entry, program.arguments, namespace)
 
@@ -147,7 +163,7 @@ def trace_program(program: Source, limits: TraceLimits) -> Trace | Dropped:
       ``unwind``.
     """
     with _Isolation() as isolation:
-        call = _prepare(program)
+        call = prepare(program)
         if isinstance(call, Dropped):
             return call
         found = _trace(program, call, limits)
@@ -183,13 +199,12 @@ def _trace(program: Source, call: Callable[[], Any], limits: TraceLimits) -> Tra
         error is None and values.render(result) != last.value
     ):
         return Dropped("result differs", "the root frame's result is not the call's")
-    version = platform.python_version()
     return Trace(
         program.id,
         program.source,
         program.entry,
         program.arguments,
-        version,
+        _PYTHON,
         recorder.functions,
         [Event(*event) for event in events],
     )
@@ -198,7 +213,7 @@ def _trace(program: Source, call: Callable[[], Any], limits: TraceLimits) -> Tra
 def run_program(program: Source) -> str | Dropped:
     """Run a program's entry call without a tracer, in this process, and show its result or its exception."""
     with _Isolation():
-        call = _prepare(program)
+        call = prepare(program)
         if isinstance(call, Dropped):
             return call
         try:

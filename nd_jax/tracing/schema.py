@@ -72,11 +72,13 @@ class Trace(NamedTuple):
         return self.events[-1].value
 
 
+# Compact JSON, as traces are kept and sent; made once, since to make it costs as much as to use it.
+encode_json = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
 def to_json(trace: Trace) -> str:
     """Write a trace as one line of JSON."""
-    return json.dumps(
-        {"schema": SCHEMA_VERSION, **trace._asdict()}, ensure_ascii=False, separators=(",", ":")
-    )
+    return encode_json({"schema": SCHEMA_VERSION, **trace._asdict()})
 
 
 def from_json(text: str | bytes) -> Trace:

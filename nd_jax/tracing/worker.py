@@ -30,6 +30,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from nd_jax.tracing import recorder, sandbox
+from nd_jax.tracing.schema import encode_json
 from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 START, FRAME, END = struct.Struct("<i16s"), struct.Struct("<16sIQ"), struct.Struct("<id")
@@ -40,9 +41,6 @@ TRACE, DROPPED, TEXT, ERROR = b"T", b"D", b"V", b"E"
 CHECKED_MODULES = ("abc", "bisect", "cmath", "collections", "collections.abc", "copy", "dataclasses", "enum",
                    "fractions", "functools", "heapq", "itertools", "math", "numbers", "operator", "re",
                    "string", "typing")  # fmt: skip
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
 class _Program(NamedTuple):
@@ -121,7 +119,7 @@ def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:
     trace = recorder.trace_program(program, limits)
     if not isinstance(trace, Dropped):
         try:
-            events = _encode([trace.python, trace.functions, trace.events]).encode()
+            events = encode_json([trace.python, trace.functions, trace.events]).encode()
         except UnicodeEncodeError:
             trace = Dropped("not UTF-8", "a name holds a lone surrogate")
         else:
