@@ -1,13 +1,19 @@
 """The key-value cache, and the two ways to run with it: over whole prompts, and over what comes after."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from nd_jax.model.attention import attention
 from nd_jax.model.config import ModelConfig
-from nd_jax.model.transformer import Attend, Transformer
+from nd_jax.model.partition import constrain
+from nd_jax.model.transformer import Attend, Block, Transformer
+
+Array = jax.Array | np.ndarray | np.integer
+"""What jax takes for an array."""
 
 
 class Cache(NamedTuple):
@@ -22,28 +28,30 @@ class Cache(NamedTuple):
 def empty(config: ModelConfig, batch: int, slots: int, dtype: jnp.dtype) -> Cache:
     """A cache that holds nothing yet."""
     shape = (batch, config.n_kv_heads, slots, config.head_dim)
-    layers = range(config.n_layers)
-    return Cache(
-        tuple(jnp.zeros(shape, dtype) for _ in layers), tuple(jnp.zeros(shape, dtype) for _ in layers)
+    keys, values = (  # arrays of their own each: they are donated
+        tuple(_pinned(jnp.zeros(shape, dtype)) for _ in range(config.n_layers)) for _ in range(2)
     )
+    return Cache(keys, values)
 
 
-def prefill(
-    model: Transformer, tokens_BxP: jax.Array, slots: int, dtype: jnp.dtype
-) -> tuple[jax.Array, Cache]:
+def _pinned(x_BxKxSxDh: jax.Array) -> jax.Array:
+    """A layer's keys or values where the mesh says."""
+    return constrain(x_BxKxSxDh, "batch", "kv_heads", "length", "head_dim")
+
+
+def prefill(model: Transformer, tokens_BxP: Array, dtype: jnp.dtype) -> tuple[jax.Array, Cache]:
     """Run left-aligned prompts from their beginning; what pads write after a prompt's end must stay masked.
 
     Returns:
-      Features `[B, P, D]`, and the cache of `slots` slots with the prompts in its first P.
+      Features `[B, P, D]`, and the cache of the P slots.
     """
     config = model.config
     positions_BxP = jnp.broadcast_to(jnp.arange(tokens_BxP.shape[1]), tokens_BxP.shape)
     keys, values = [], []
 
     def attend(q_BxPxHxDh: jax.Array, k_BxPxKxDh: jax.Array, v_BxPxKxDh: jax.Array) -> jax.Array:
-        room = ((0, 0), (0, 0), (0, slots - tokens_BxP.shape[1]), (0, 0))
-        keys.append(jnp.pad(k_BxPxKxDh.transpose(0, 2, 1, 3).astype(dtype), room))
-        values.append(jnp.pad(v_BxPxKxDh.transpose(0, 2, 1, 3).astype(dtype), room))
+        keys.append(_pinned(k_BxPxKxDh.transpose(0, 2, 1, 3).astype(dtype)))
+        values.append(_pinned(v_BxPxKxDh.transpose(0, 2, 1, 3).astype(dtype)))
         one_BxP = jnp.ones_like(tokens_BxP)  # pads come after the prompt, where causality hides them
         return attention(
             q_BxPxHxDh,
@@ -54,12 +62,23 @@ def prefill(
             block=config.attention_block,
         )
 
-    x_BxPxD = model.features_with(tokens_BxP, positions_BxP, [attend] * config.n_layers)
+    x_BxPxD = model.features_with(model.layers(), tokens_BxP, positions_BxP, [attend] * config.n_layers)
     return x_BxPxD, Cache(tuple(keys), tuple(values))
+
+
+def place(cache: Cache, new: Cache, rows_R: Array) -> Cache:
+    """Write R rows of P slots over the first P of the rows named; a row that is not there is dropped."""
+
+    def write(old_BxKxSxDh: jax.Array, new_RxKxPxDh: jax.Array) -> jax.Array:
+        P = new_RxKxPxDh.shape[2]
+        return _pinned(old_BxKxSxDh.at[rows_R, :, :P].set(new_RxKxPxDh, mode="drop"))
+
+    return jax.tree.map(write, cache, new)
 
 
 def extend(
     model: Transformer,
+    blocks: Sequence[Block],
     tokens_BxT: jax.Array,
     positions_BxT: jax.Array,
     slot: jax.Array,
@@ -70,6 +89,7 @@ def extend(
 
     Args:
       model: bound to its parameters.
+      blocks: its `layers`, taken before the loop that this is called in.
       tokens_BxT: token ids.
       positions_BxT: each token's place in its own document (for RoPE).
       slot: scalar; the slots must exist (`dynamic_update_slice` would shift the write, not refuse it).
@@ -86,13 +106,13 @@ def extend(
             at = (0, 0, slot, 0)
             for store, new in ((keys, k_BxTxKxDh), (values, v_BxTxKxDh)):
                 new = new.transpose(0, 2, 1, 3).astype(store[layer].dtype)
-                store[layer] = jax.lax.dynamic_update_slice(store[layer], new, at)
+                store[layer] = _pinned(jax.lax.dynamic_update_slice(store[layer], new, at))
             return _attend_cached(q_BxTxHxDh, keys[layer], values[layer], seen_BxTxS)
 
         return attend
 
     attends = [attend_at(layer) for layer in range(model.config.n_layers)]
-    x_BxTxD = model.features_with(tokens_BxT, positions_BxT, attends)
+    x_BxTxD = model.features_with(blocks, tokens_BxT, positions_BxT, attends)
     return x_BxTxD, Cache(tuple(keys), tuple(values))
 
 

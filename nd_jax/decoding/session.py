@@ -9,10 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from nd_jax.decoding.cache import Cache, empty, extend
-from nd_jax.decoding.engine import cache_dtype, check_ids, stop_mask
+from nd_jax.decoding.choosing import (
+    GREEDY,
+    Chosen,
+    Rules,
+    Sampling,
+    checksum,
+    choose,
+    make_rules,
+    prompt_key,
+)
+from nd_jax.decoding.engine import cache_dtype, check_ids
+from nd_jax.decoding.grammar import Constraint
 from nd_jax.errors import UserError
 from nd_jax.model.config import ModelConfig
-from nd_jax.model.transformer import bind
+from nd_jax.model.transformer import Block, Transformer, bind
 
 CHUNK = 64
 """Tokens fed at once: longer feeds take several passes, shorter ones are filled up: one program for all."""
@@ -24,15 +35,23 @@ def _feed(
     params: dict[str, Any],
     tokens_T: jax.Array,
     length: jax.Array,
-    last: jax.Array | int,
+    last: jax.Array,
     cache: Cache,
 ) -> tuple[jax.Array, Cache]:
-    """Read tokens at places `length ..` (slots are places); the features `[D]` of the one at index `last`."""
+    """Read tokens from place `length` on; the features `[D]` of the one at index `last`."""
+    module = bind(model, params)
+    x_TxD, cache = _features(module, module.layers(), tokens_T, length, cache)
+    return x_TxD[last], cache
+
+
+def _features(
+    module: Transformer, blocks: Sequence[Block], tokens_T: jax.Array, length: jax.Array, cache: Cache
+) -> tuple[jax.Array, Cache]:
+    """Features `[T, D]` of tokens at places `length ..`, which are their slots."""
     places_T = length + jnp.arange(len(tokens_T))
     seen_1xTxS = (jnp.arange(cache.keys[0].shape[2]) <= places_T[:, None])[None]
-    module = bind(model, params)
-    x_1xTxD, cache = extend(module, tokens_T[None], places_T[None], length, seen_1xTxS, cache)
-    return x_1xTxD[0, last], cache
+    x_1xTxD, cache = extend(module, blocks, tokens_T[None], places_T[None], length, seen_1xTxS, cache)
+    return x_1xTxD[0], cache
 
 
 @functools.partial(jax.jit, static_argnames=("model", "room"), donate_argnames=("cache",))
@@ -42,29 +61,32 @@ def _generate(
     params: dict[str, Any],
     x_D: jax.Array,
     length: jax.Array,
-    stops_V: jax.Array,
-    limit: jax.Array,
+    key: jax.Array,
+    allowed_1xV: jax.Array | None,
+    rules: Rules,
     cache: Cache,
 ) -> tuple[jax.Array, jax.Array, Cache]:
-    """Greedy ids `[room]`, how many there are, and the cache, which holds all of them but the last."""
+    """Ids `[room]`, how many there are, and the cache, which holds all of them but the last."""
     module = bind(model, params)
+    blocks = module.layers()
 
-    def best(x_D: jax.Array) -> jax.Array:
-        return jnp.argmax(module.logits(x_D)).astype(jnp.int32)
+    def next_one(x_D: jax.Array, count: jax.Array, place_1: jax.Array) -> Chosen:
+        return choose(module.logits(x_D[None]), key[None], count[None], place_1, allowed_1xV, rules)
 
     def unfinished(carry: tuple[Any, ...]) -> jax.Array:
-        i, token, _, _ = carry
-        return (i < limit) & ~stops_V[token]
+        count, token_1, _, _, _ = carry
+        return (count < rules.limit) & ~rules.stops_V[token_1[0]]
 
     def step(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        i, token, out_N, cache = carry
-        x_D, cache = _feed(model, params, token[None], length + i - 1, 0, cache)
-        token = best(x_D)
-        return i + 1, token, out_N.at[i].set(token), cache
+        count, token_1, place_1, out_N, cache = carry
+        x_1xD, cache = _features(module, blocks, token_1, length + count - 1, cache)
+        chosen = next_one(x_1xD[0], count, place_1)
+        return count + 1, chosen.token_B, chosen.place_B, out_N.at[count].set(chosen.token_B[0]), cache
 
-    first = best(x_D)
-    start = jnp.int32(1), first, jnp.zeros(room, jnp.int32).at[0].set(first), cache
-    count, _, out_N, cache = jax.lax.while_loop(unfinished, step, start)
+    first = next_one(x_D, jnp.int32(0), jnp.zeros(1, jnp.int32))
+    out_N = jnp.zeros(room, jnp.int32).at[0].set(first.token_B[0])
+    start = jnp.int32(1), first.token_B, first.place_B, out_N, cache
+    count, _, _, out_N, cache = jax.lax.while_loop(unfinished, step, start)
     return out_N, count, cache
 
 
@@ -100,18 +122,40 @@ class DebugSession:
         self.ids = self.ids[:length]
         self._cached = min(self._cached, length)
 
-    def generate(self, stop_ids: Iterable[int], max_new_tokens: int) -> list[int]:
-        """Append the greedy continuation and return it: up to and including the first stop id.
+    def generate(
+        self,
+        stop_ids: Iterable[int],
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        constraint: Constraint | None = None,
+    ) -> list[int]:
+        """Append a continuation and return it: up to and including the first stop id.
 
         It is shorter where `max_new_tokens` or the session's end is reached before.
+
+        Args:
+          stop_ids: the continuation ends with the first of these.
+          max_new_tokens: or after so many.
+          sampling: greedy, or how to draw (one sample).
+          constraint: what the grammar allows after what the session holds; its `shown` has this one entry.
         """
         limit = min(max_new_tokens, self.max_length - len(self.ids))
         if not self.ids or limit < 1:
             raise UserError(f"nothing can follow {len(self.ids)} tokens (max_length={self.max_length})")
+        sampling.validate()
         x_D = self._read()
-        stops_V = stop_mask(stop_ids, self.model.vocab_size)
+        moves_QxV = None if constraint is None else constraint.moves_QxV
+        rules = make_rules(stop_ids, self.model.vocab_size, limit, sampling, moves_QxV)
         out_N, count, self._cache = _generate(
-            self.model, self.max_length, self.params, x_D, len(self.ids), stops_V, limit, self._cache
+            self.model,
+            self.max_length,
+            self.params,
+            x_D,
+            len(self.ids),
+            prompt_key(jax.random.key(sampling.seed), np.uint32(checksum(self.ids)), np.uint32(0)),
+            None if constraint is None else constraint.allowed_V(0)[None],
+            rules,
+            self._cache,
         )
         generated = jax.device_get(out_N)[: int(count)].tolist()
         self.ids.extend(generated)

@@ -228,12 +228,19 @@ class Transformer(nnx.Module):
         return rms_norm(x_BxTxD, self.norm[...], config.norm_eps)
 
     def features_with(
-        self, tokens_BxT: jax.Array, positions_BxT: jax.Array, attends: Sequence[Attend]
+        self,
+        blocks: Sequence[Block],
+        tokens_BxT: jax.Array,
+        positions_BxT: jax.Array,
+        attends: Sequence[Attend],
     ) -> jax.Array:
-        """`features`, with each layer's attention handed in: how decoding reads and writes its cache."""
+        """`features`, with each layer's attention handed in: how decoding reads and writes its cache.
+
+        So are the `layers`: a decoding loop that split them itself would copy all of them at every step.
+        """
         rope = rotations(positions_BxT, self.config)
         x_BxTxD = self.embed(tokens_BxT)
-        for block, attend in zip(self.layers(), attends, strict=True):
+        for block, attend in zip(blocks, attends, strict=True):
             x_BxTxD = block(x_BxTxD, rope, attend)
         return rms_norm(x_BxTxD, self.norm[...], self.config.norm_eps)
 

@@ -1,6 +1,7 @@
 """Cached decoding says what a full recomputation says, whatever the batch around a prompt."""
 
 import functools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from nd_jax.decoding import engine
+from nd_jax.decoding.choosing import GREEDY, Sampling, choose, make_rules, nucleus, prompt_key
 from nd_jax.decoding.engine import DecodeConfig, Decoder
 from nd_jax.decoding.session import DebugSession
 from nd_jax.errors import UserError
@@ -23,9 +25,10 @@ MODELS = {
         tied_embeddings=False, scan_layers=True,
     ),
 }  # fmt: skip
-DECODE = DecodeConfig(batch_size=3, buckets=(8, 16), max_new_tokens=12)
+DECODE = DecodeConfig(batch_size=3, refill=2, buckets=(16,), max_new_tokens=12)
 
 
+@functools.lru_cache
 def parameters(model: ModelConfig) -> dict:
     """Random, and large enough that continuations wander instead of repeating one id."""
     params = init(model, jax.random.key(3))
@@ -64,37 +67,118 @@ def test_greedy_is_full_recomputation_token_for_token(name):
     model = MODELS[name]
     given = prompts(7)
     stop_ids = {5, 6, 7, 8}
-    got = Decoder(model, parameters(model), DECODE).greedy(given, stop_ids)
+    decoder = Decoder(model, parameters(model), replace(DECODE, buckets=(8, 16)))
+    got = decoder.greedy(given, stop_ids)
+    assert decoder.compilations == 4
     want = [recompute(model, prompt, stop_ids, DECODE.max_new_tokens) for prompt in given]
     assert got == want
     assert len({id for ids in want for id in ids}) > 10, "the test's model only repeats itself"
     assert {ids[-1] in stop_ids for ids in want} == {True, False}, "both ways to end must occur"
 
 
-def test_ids_do_not_depend_on_batch_size_slot_or_neighbours():
+DRAWN = Sampling(temperature=0.8, top_p=0.9, samples=2, seed=4)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "sampled"])
+def test_ids_do_not_depend_on_batch_size_slot_or_neighbours(sampling):
     model = MODELS["multi-head"]
-    params, given = parameters(model), prompts(7)
-    base = Decoder(model, params, DECODE).greedy(given, {5})
-    assert Decoder(model, params, DECODE).greedy(given[::-1], {5}) == base[::-1]
-    assert Decoder(model, params, DecodeConfig(batch_size=1, buckets=(8, 16), max_new_tokens=12)).greedy(
-        given, {5}
-    ) == base  # fmt: skip
-    assert Decoder(model, params, DecodeConfig(batch_size=8, buckets=(16,), max_new_tokens=12)).greedy(
-        given, {5}
-    ) == base  # fmt: skip
-    assert [Decoder(model, params, DECODE).greedy([prompt], {5})[0] for prompt in given] == base
+    params, given = parameters(model), prompts(9)
+
+    def ids(config: DecodeConfig, some: list[list[int]]) -> list[list[list[int]]]:
+        rows = Decoder(model, params, config).generate(some, {5}, sampling=sampling)
+        return [[generation.ids for generation in row] for row in rows]
+
+    base = ids(DECODE, given)
+    assert ids(DECODE, given[::-1]) == base[::-1]
+    assert ids(replace(DECODE, batch_size=1, refill=1), given) == base
+    assert ids(replace(DECODE, batch_size=8, refill=8), given) == base
+    assert [ids(DECODE, [prompt])[0] for prompt in given[:3]] == base[:3]
 
 
-def test_a_shorter_limit_gives_a_prefix_without_compiling_again():
+def test_a_finished_slot_takes_the_next_prompt_without_compiling_again():
+    model = MODELS["multi-head"]
+    decoder = Decoder(model, parameters(model), DECODE)
+    given = prompts(40)
+    want = [decoder.greedy([prompt], {5, 6, 7, 8})[0] for prompt in given[:3]]
+    compiled = engine._refill._cache_size(), engine._advance._cache_size()
+    got = decoder.greedy(given, {5, 6, 7, 8})
+    assert got[:3] == want
+    assert len({len(ids) for ids in got}) > 3, "all slots finish at once: nothing is refilled"
+    decoder.greedy(given[:5], {9}, max_new_tokens=4)
+    assert (engine._refill._cache_size(), engine._advance._cache_size()) == compiled
+    assert decoder.compilations == 2
+    assert decoder.log()["tokens"] == sum(map(len, [*want, *got])) + 5 * 4
+
+
+def test_a_shorter_limit_gives_a_prefix():
     model = MODELS["multi-head"]
     decoder = Decoder(model, parameters(model), DECODE)
     long = decoder.greedy(prompts(5), set())
     assert {len(ids) for ids in long} == {12}
-    compiled = engine._generate._cache_size()
     assert decoder.greedy(prompts(5), set(), max_new_tokens=4) == [ids[:4] for ids in long]
+    assert decoder.greedy(prompts(5), set(), max_new_tokens=1) == [ids[:1] for ids in long]
     assert decoder.greedy(prompts(5), {int(long[0][1])})[0] == long[0][: long[0].index(long[0][1]) + 1]
-    assert engine._generate._cache_size() == compiled
     assert decoder.compilations == 2
+
+
+def test_log_probabilities_are_those_of_a_full_recomputation():
+    model = MODELS["multi-head"]
+    decoder = Decoder(model, parameters(model), DECODE)
+    for prompt, row in zip(prompts(4), decoder.generate(prompts(4), {5}, sampling=DRAWN), strict=True):
+        for generation in row:
+            padded = np.zeros((1, 40), np.int32)
+            ids = [*prompt, *generation.ids]
+            padded[0, : len(ids)] = ids
+            logprobs_TxV = jax.nn.log_softmax(full_forward(model)(padded)[0])
+            want = [logprobs_TxV[t - 1, ids[t]] for t in range(len(prompt), len(ids))]
+            np.testing.assert_allclose(generation.logprobs, want, rtol=1e-4, atol=1e-4)
+
+
+def test_samples_differ_by_number_and_seed_and_follow_the_temperature():
+    model = MODELS["multi-head"]
+    decoder = Decoder(model, parameters(model), DECODE)
+    many = Sampling(temperature=1.0, samples=20)
+
+    def drawn(sampling: Sampling) -> list[tuple[int, ...]]:
+        return [tuple(generation.ids) for generation in decoder.generate([[1, 2]], {5}, 4, sampling)[0]]
+
+    assert len(set(drawn(many))) > 5
+    assert drawn(many) == drawn(many)
+    assert drawn(many) != drawn(replace(many, seed=1))
+    (greedy,) = decoder.greedy([[1, 2]], {5}, 4)
+    assert set(drawn(replace(many, temperature=1e-4))) == {tuple(greedy)}
+    assert set(drawn(replace(many, top_p=1e-6))) == {tuple(greedy)}
+    with pytest.raises(UserError, match="temperature 0"):
+        decoder.generate([[1]], {5}, sampling=Sampling(samples=2))
+    with pytest.raises(UserError, match="top_p=0"):
+        decoder.generate([[1]], {5}, sampling=Sampling(temperature=1.0, top_p=0.0))
+
+
+def test_draws_have_the_probabilities_of_the_scores():
+    logits_V = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32))
+    count = 4000
+    keys = jax.vmap(prompt_key, (None, None, 0))(jax.random.key(0), np.uint32(7), np.arange(count))
+    rules = make_rules((), 4, 1, Sampling(temperature=1.0, top_p=0.9), None)
+    zeros = np.zeros(count, np.int32)
+    tokens = choose(np.tile(logits_V, (count, 1)), keys, zeros, zeros, None, rules).token_B
+    shares = np.bincount(tokens, minlength=4) / count
+    np.testing.assert_allclose(shares, np.array([0.5, 0.3, 0.15, 0]) / 0.95, atol=0.03)
+    assert shares[3] == 0
+    kept = nucleus(np.log(np.array([[0.4, 0.4, 0.2]], np.float32)), 0.3) > -np.inf
+    assert kept.tolist() == [[True, True, False]]  # equals are kept together
+
+
+def test_in_bf16_a_token_differs_only_where_the_two_best_are_within_rounding():
+    model = replace(MODELS["multi-head"], dtype="bfloat16")
+    given = prompts(12)
+    got = Decoder(model, parameters(model), DECODE).greedy(given, set())
+    for prompt, ids in zip(given, got, strict=True):
+        padded = np.zeros((1, 40), np.int32)
+        padded[0, : len(prompt) + len(ids)] = prompt + ids
+        logits_TxV = np.asarray(full_forward(model)(padded)[0])
+        for t, token in enumerate(ids, len(prompt) - 1):
+            gap = logits_TxV[t].max() - logits_TxV[t, token]
+            assert gap <= 4 * 2**-8 * np.abs(logits_TxV[t]).max(), (prompt, ids, t)
 
 
 def test_what_cannot_be_decoded_is_refused():
@@ -110,6 +194,8 @@ def test_what_cannot_be_decoded_is_refused():
         decoder.greedy([[1]], set(), max_new_tokens=13)
     with pytest.raises(UserError, match="must grow"):
         DecodeConfig(buckets=(16, 8)).validate()
+    with pytest.raises(UserError, match="refill=9 is more"):
+        DecodeConfig(batch_size=8, refill=9).validate()
     assert decoder.greedy([], set()) == []
 
 
