@@ -32,6 +32,7 @@ from builtins import (  # noqa: UP029  # bound here: the program may replace the
     zip,
 )  # fmt: skip
 from collections.abc import Iterable, Iterator
+from gc import get_referents
 from itertools import islice
 from typing import Any
 
@@ -234,6 +235,8 @@ class Writer:
         if _TUPLE in inherited and type(names) is tuple and len(names) == tuple.__len__(value):
             return self.fields(name, zip(names, tuple.__iter__(value), strict=True), room, depth)
         if not heap:
+            if name == "async_generator_wrapped_value":  # what a tracer sees of an asynchronous yield
+                return self.show(get_referents(value)[0], room, depth)
             return f"<{name}>"
         for base, plain in _PLAIN.items():
             if id(base) in inherited:

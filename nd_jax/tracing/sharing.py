@@ -94,13 +94,16 @@ def _imports_safely(texts: Sequence[str]) -> bool:
         match node:
             case ast.Import(names=names):
                 modules.update({alias.asname or alias.name: alias.name for alias in names})
-            case ast.ImportFrom(module=module, names=names):
+            case ast.ImportFrom(module=module, names=names, level=level):
                 safe = _SAFE_NAMES.get(module or "", frozenset())
-                if any(alias.name not in safe or (alias.asname and alias.name in _ENUMS) for alias in names):
+                if level or any(
+                    alias.name not in safe or (alias.asname and alias.name in _ENUMS) for alias in names
+                ):
                     return False
     return (
         None not in trees
         and _SAFE_NAMES.keys() >= set(modules.values())
+        and not any("." in name for name in modules)
         and _uses_safely(nodes, modules)
         and not any(map(_PASSES_FOR_OTHERS.search, texts))
     )

@@ -3,6 +3,7 @@ import gc
 import sys
 
 import pytest
+from constructs import CONSTRUCTS, expected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traced_programs import compact, hard_programs, program, traced
@@ -24,6 +25,14 @@ def test_hard_programs_run_as_written(made, expected):
     events = expected.split(" | ")[0].partition("events: ")[2]
     events = events.partition(" -> ")[0].partition(" raises ")[0]
     assert compact(trace) == events.replace("<prog.It object>", "It()")  # where repr shows an address
+    assert check(trace) is None
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_constructs(name):
+    source, arguments, _ = CONSTRUCTS[name]
+    trace = traced(source, arguments)
+    assert compact(trace) == expected(name)
     assert check(trace) is None
 
 
@@ -210,7 +219,11 @@ def test_what_is_no_argument_list_is_dropped(arguments):
 
 
 def test_less_visible_tampering_is_dropped():
-    for line in ("sys._getframe().f_trace_lines = False", "sys.settrace(lambda *a: None)"):
+    for line in (
+        "sys._getframe().f_trace_lines = False",
+        "sys.settrace(lambda *a: None)",
+        "t = sys.gettrace(); sys.settrace(None); sys.settrace(t)",
+    ):
         found = trace_program(program(f"import sys\ndef f():\n    {line}\n    x = 1\n    return x"), LIMITS)
         assert isinstance(found, Dropped)
         assert found.reason == "tracer replaced"
