@@ -273,6 +273,13 @@ def eval_cruxeval(
     task: Literal["output", "input", "both"] = "both",
     checkpoint: Path = QUICKSTART.out,
     predictions: Path | None = None,
+    temperatures: tuple[float, ...] = (),
+    samples: int = 10,
+    top_p: float = 1.0,
+    pass_at: tuple[int, ...] = (1,),
+    constrained: bool = False,
+    official: bool = False,
+    seed: int = 0,
     out: Path | None = None,
     max_new: int = 128,
     workers: int = os.cpu_count() or 1,
@@ -284,25 +291,44 @@ def eval_cruxeval(
 
     Examples:
       nd eval cruxeval --data cruxeval.jsonl --checkpoint runs/quickstart
-      nd eval cruxeval --data cruxeval.jsonl --task input --predictions answers.json --json scores.json
+      nd eval cruxeval --data cruxeval.jsonl --temperatures 0.2 0.8 --pass-at 1 5 10 --constrained
+      nd eval cruxeval --data cruxeval.jsonl --task input --predictions answers.json --official
 
     Args:
       data: the CRUXEval file; without it, it is downloaded by its tfds builder.
       task: which of the two; both, one after the other.
       checkpoint: run directory or checkpoint of the model.
       predictions: score these answers instead, in the official form {id: [answer, ...]}; needs one --task.
+      temperatures: besides the greedy answers, draw some at each of these.
+      samples: how many to draw for each program.
+      top_p: draw from the most likely tokens that together have this probability.
+      pass_at: the k of pass@k; each needs at least k answers to every program.
+      constrained: also answer within the trace language's grammar, scored apart.
+      official: also score as the official harness does, its quirks included.
+      seed: seeds the drawing.
       out: directory for the answers, figures and tables; by default `eval` beside what is scored.
       max_new: tokens an answer may have.
       workers: processes that execute the answers to the input task.
       json: also write {task, n, official, strict, exact, baselines} to this file (by task where both ran).
     """
     from nd_jax.console import write_json
-    from nd_jax.evaluation.verbs import cruxeval
+    from nd_jax.decoding.choosing import Sampling
+    from nd_jax.evaluation.cruxeval import CruxevalConfig
+    from nd_jax.evaluation.verbs import cruxeval, load
 
     tasks = ("output", "input") if task == "both" else (task,)
     if predictions is not None and task == "both":
         raise UserError("--predictions answers one task: add --task output or --task input")
-    figures = cruxeval(data, tasks, checkpoint, predictions, out, max_new, workers)
+    if max(pass_at) > 1 and predictions is None and not temperatures:
+        raise UserError(f"pass@{max(pass_at)} needs several answers to a program: add --temperatures 0.2 0.8")
+    if temperatures and max(pass_at) > samples:
+        raise UserError(f"pass@{max(pass_at)} cannot be estimated from {samples} samples: raise --samples")
+    config = CruxevalConfig(
+        sampling=Sampling(top_p=top_p, samples=samples, seed=seed), pass_at=pass_at, official=official,
+        max_new=max_new, workers=workers,
+    )  # fmt: skip
+    answers = predictions or load(checkpoint)
+    figures = cruxeval(data, tasks, answers, config, temperatures, constrained, out)
     write_json(json, figures if task == "both" else figures[task])
 
 
@@ -313,10 +339,13 @@ def eval_states(
     limit: int | None = None,
     sessions: int = 1000,
     seed: int = 0,
+    executed: int = 200,
     out: Path | None = None,
     json: Path | None = None,
 ) -> None:
-    """Measure next-state accuracy by action, teacher-forced, with the trivial baseline beside it.
+    """Measure next-state accuracy by action, event, skip and depth, with the trivial baseline beside it.
+
+    Teacher-forced and free-running; entry calls that the model names for a return are also run.
 
     Examples:
       nd eval states --traces runs/quickstart/traces
@@ -329,13 +358,31 @@ def eval_states(
       limit: only the first so many traces.
       sessions: how many debugger sessions to sample on them.
       seed: seeds the sampling.
-      out: directory for figures and tables; by default below the checkpoint's run.
+      executed: on how many traces to ask for the entry call behind the return, and run it.
+      out: directory for figures, tables and a heat map; by default below the checkpoint's run.
       json: also write {by_action: {step_into: {n, state, event_line, bindings, value}}, baselines} there.
     """
     from nd_jax.console import write_json
-    from nd_jax.evaluation.verbs import states
+    from nd_jax.evaluation.verbs import load, states
 
-    write_json(json, states(traces, checkpoint, split, limit, sessions, seed, out))
+    write_json(json, states(traces, load(checkpoint), split, limit, sessions, seed, executed, out))
+
+
+def eval_report(runs: tyro.conf.Positional[tuple[Path, ...]], out: Path | None = None) -> None:
+    """Put all that was evaluated of one run, or of several side by side, on one HTML page.
+
+    Examples:
+      nd eval report runs/quickstart
+      nd eval report runs/nano runs/wide --out comparison
+
+    Args:
+      runs: directories of runs, each with the results of `nd eval` below it.
+      out: directory of the page (report.html, and report.md with its pictures); by default `eval` below
+        the first run.
+    """
+    from nd_jax.evaluation.pages import report
+
+    report(runs, out)
 
 
 def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART) -> None:
@@ -365,6 +412,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "train": train,
     "eval states": eval_states,
     "eval cruxeval": eval_cruxeval,
+    "eval report": eval_report,
 }
 
 
@@ -382,6 +430,8 @@ def main() -> None:
         raise SystemExit(0 if asked else 2)
     verb, words = VERBS[name], words[len(name.split()) :]
     logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of what is meant here
+    # Compiled programs are kept between calls; jax reads this when it is imported.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "nd_jax"))
     try:
         if verb is train:
             verb(words)

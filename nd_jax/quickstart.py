@@ -8,6 +8,7 @@ settings alone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nd_jax.errors import UserError
 
 if TYPE_CHECKING:
+    from nd_jax.evaluation.verbs import Model
     from nd_jax.programs.jsonl import Rejected
     from nd_jax.programs.program import Program
     from nd_jax.tracing.dataset import TraceDataset
@@ -192,32 +194,40 @@ def _train(config: QuickstartConfig) -> dict[str, Any]:
 
 
 def _evaluate(config: QuickstartConfig) -> dict[str, Any]:
+    from nd_jax.evaluation.cruxeval import CruxevalConfig
     from nd_jax.evaluation.verbs import cruxeval, states
     from nd_jax.programs.describe import describe
     from nd_jax.programs.jsonl import read_programs
     from nd_jax.tracing.dataset import open_traces
 
-    traces = config.out / "traces"
+    traces, model = config.out / "traces", _model(config.out)
     figures: dict[str, Any] = {
         "programs": describe(open_traces(traces, "heldout")),
-        "states": states(traces, config.out, sessions=config.sessions, seed=config.seed),
+        "states": states(traces, model, sessions=config.sessions, seed=config.seed),
     }
     if config.cruxeval is not None:
         recorded = config.out / "cruxeval_traces"
         _traces(read_programs(config.cruxeval), recorded, config)
         limit, sessions = config.cruxeval_traces, 2 * config.cruxeval_traces
-        figures["cruxeval_states"] = states(recorded, config.out, "all", limit, sessions, config.seed)
-        figures["cruxeval"] = cruxeval(
-            config.cruxeval, ("output", "input"), config.out, workers=config.workers
-        )
+        figures["cruxeval_states"] = states(recorded, model, "all", limit, sessions, config.seed)
+        answering = CruxevalConfig(workers=config.workers)
+        figures["cruxeval"] = cruxeval(config.cruxeval, ("output", "input"), model, answering)
     return figures
+
+
+@functools.lru_cache(maxsize=1)
+def _model(run: Path) -> Model:
+    """The trained model, loaded once for the stages that use it."""
+    from nd_jax.evaluation.verbs import load
+
+    return load(run)
 
 
 def _step(config: QuickstartConfig) -> str:
     from nd_jax.console import console
     from nd_jax.evaluation.verbs import step_beside
 
-    text = step_beside(config.out, EXAMPLE, "f", "[1, 3]")
+    text = step_beside(_model(config.out), EXAMPLE, "f", "[1, 3]")
     console.print(text, markup=False)
     return text
 

@@ -127,6 +127,21 @@ def test_cruxeval(made, task):
     assert (scores["official"], scores["strict"], scores["exact"]) == (1.0, 1.0, 1.0)
 
 
+def test_sampled_and_constrained_answers_and_the_report(made):
+    drawn = ("--temperatures", 0.8, "--samples", 2, "--pass-at", 1, 2)
+    nd("eval", "cruxeval", "--data", made / "cruxeval.jsonl", "--task", "output", "--max-new", 8, *drawn,
+       "--constrained", "--official", "--checkpoint", made / "run", "--json", made / "c.json")  # fmt: skip
+    scores = figures(made / "c.json")
+    assert set(scores["sampled"]["0.8"]["pass_at"]) == {"1", "2"}
+    assert scores["sampled"]["0.8"]["decoding"]["tokens"] > 0
+    assert {"official", "strict", "exact"} <= scores["constrained"].keys()
+    assert set(scores["harness"]) == {"pass_at_1", "pass_at_5"}
+    generations = figures(made / "run/eval/cruxeval-output-t0.8-generations.json")
+    assert [len(answers) for answers in generations.values()] == [2, 2]
+    nd("eval", "report", made / "run", "--out", made / "page")
+    assert "CRUXEval" in (made / "page/report.html").read_text()
+
+
 def test_training_goes_on_where_it_stopped(made, capsys):
     capsys.readouterr()
     train(made, steps=4)
@@ -143,6 +158,9 @@ def test_training_goes_on_where_it_stopped(made, capsys):
         ("tokenizer evaluate --tokenizer {tmp} --traces {tmp}", "{tmp}"),
         ("eval states --traces {made}/traces --checkpoint {tmp}", "{tmp}"),
         ("eval cruxeval --data {made}/cruxeval.jsonl --predictions x --checkpoint {tmp}", "--task"),
+        ("eval cruxeval --data {made}/cruxeval.jsonl --pass-at 5 --checkpoint {tmp}", "--temperatures"),
+        ("eval cruxeval --data x --pass-at 5 --temperatures 0.2 --samples 4", "from 4 samples"),
+        ("eval report {tmp}", "no results there"),
         ("train absent.py", "absent.py"),
         ("train {root}/configs/nano.py --train.stepz 3", "--train.steps"),
         ("train {root}/configs/nano.py --train.steps many", "--train.steps"),

@@ -7,11 +7,16 @@ token both see the same. The parts of a state (`nd_jax.evaluation.marks`) are ju
 true tokens before it: ``bindings`` can be right where ``event_line`` is wrong. A part counts only where the
 state has it.
 
+So this also tells how far the model gets on its own, writing every state itself (free-running): up to the
+first state that is wrong here. ``skip`` is how many states of the trace an action passed over, ``depth`` how
+many calls deep the state is.
+
 The baseline says "next line, nothing changed" (for inverse actions, the line before): a line event, the same
 frame, no binding. It never says a value.
 """
 
 import functools
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,11 +29,12 @@ import numpy as np
 
 from nd_jax.console import track
 from nd_jax.data.rows import cut
-from nd_jax.debugger.actions import FORWARD, INVERSE
+from nd_jax.debugger.actions import FORWARD, INVERSE, is_forward
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
 from nd_jax.evaluation.marks import BINDINGS, VALUE, Mark, Marker
+from nd_jax.evaluation.statistics import interval
 from nd_jax.language.session import Unrenderable, show
 from nd_jax.language.symbols import STATE_END, Role
 from nd_jax.language.tokenizer import Tokenizer
@@ -39,8 +45,12 @@ from nd_jax.tracing.schema import EVENT_KINDS, Trace
 Predict = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """tokens, segments, positions, each `[B, T]` int32 -> the most likely next token everywhere, `[B, T]`."""
 
-BOOTSTRAPS = 1000
-"""Resamplings of the programs that an interval is read from."""
+SKIPS = (0, 1, 3, 7, 15)
+"""Upper ends of the ranges of skipped states."""
+DEPTHS = (0, 1, 2)
+"""Upper ends of the ranges of depths."""
+STEPS = (1, 2, 4, 8, 16, 32)
+"""Numbers of steps after which free-running is looked at."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +75,15 @@ class StatesConfig:
 
 @dataclass(frozen=True)
 class Encoded:
-    """A sampled session as ids, the states marked in it, and the number of its program."""
+    """A sampled session as ids, the number of its program, and of each state an action led to: where it is in
+    the ids, how many states the action skipped, and how deep it is.
+    """
 
     program: int
     ids: list[int]
     marks: list[Mark]
+    skips: list[int]
+    depths: list[int]
 
 
 def predictor(config: ModelConfig, params: dict[str, Any]) -> Predict:
@@ -100,8 +114,10 @@ def evaluate_states(
       ``by_action``: for every action that occurred ``{n, state, event_line, bindings, value}``: the number of
       states, and the share of right ones of those that have the part (None where none has; ``n_bindings`` and
       ``n_value`` say how many have), with ``state_95``, a bootstrap interval over programs for ``state``.
-      ``by_event`` and ``all`` likewise. ``baselines``: the baseline's figures by action. Also ``programs``,
-      ``sessions``, and
+      ``by_event``, ``by_skip``, ``by_depth`` and ``all`` likewise. ``baselines``: the baseline's figures by
+      action. ``free_running``: by direction of a session's first action ``{n, whole, steps, after}``:
+      sessions, the share right to their end, mean number of states before the first wrong one, and by number
+      of steps the share still right of the sessions that have so many. Also ``programs``, ``sessions``, and
       ``dropped``: sessions left out, by reason.
 
     Raises:
@@ -122,10 +138,15 @@ def evaluate_states(
     events = [event for event in EVENT_KINDS if any(mark.event == event for mark in marks)]
     by_action = {action: np.array([mark.action == action for mark in marks]) for action in actions}
     by_event = {event: np.array([mark.event == event for mark in marks]) for event in events}
+    skips = np.array([skip for session in sessions for skip in session.skips])
+    depths = np.array([depth for session in sessions for depth in session.depths])
     return {
         "by_action": {action: scores.model(chosen) for action, chosen in by_action.items()},
         "baselines": {action: scores.baseline(chosen) for action, chosen in by_action.items()},
         "by_event": {event: scores.model(chosen) for event, chosen in by_event.items()},
+        "by_skip": {name: scores.model(chosen) for name, chosen in _ranges(skips, SKIPS)},
+        "by_depth": {name: scores.model(chosen) for name, chosen in _ranges(depths, DEPTHS)},
+        "free_running": _free_running(sessions, wrong),
         "all": scores.model(np.ones(len(marks), bool)),
         "programs": len({session.program for session in sessions}),
         "sessions": len(sessions),
@@ -150,7 +171,11 @@ def _sample(
             continue
         ids, roles = cut(ids, roles, room, state_end)
         if Role.ACTION in roles:
-            yield Encoded(program, ids, marker.mark(ids))
+            marks = marker.mark(ids)
+            places = [trajectory.start, *(place for _, place in trajectory.steps)][: len(marks) + 1]
+            skips = [abs(after - before) - 1 for before, after in itertools.pairwise(places)]
+            depths = [tree.events[place].depth for place in places[1:]]
+            yield Encoded(program, ids, marks, skips, depths)
         else:
             dropped["too long for the row" if trajectory.steps else "one state only"] += 1
 
@@ -220,8 +245,8 @@ class _Scores:
     def model(self, chosen: np.ndarray) -> dict[str, Any]:
         """The model's figures on the chosen states, `[states]` bool."""
         right = (self._model[0] & self._model[1])[chosen]
-        interval = _interval(right, self._programs[chosen], self._seed)
-        return {**self._figures(self._model, chosen), "state_95": interval}
+        between = interval(right, self._programs[chosen], self._seed)
+        return {**self._figures(self._model, chosen), "state_95": between}
 
     def baseline(self, chosen: np.ndarray) -> dict[str, Any]:
         """The baseline's figures on the chosen states."""
@@ -243,11 +268,34 @@ def _share(right: np.ndarray) -> float | None:
     return float(right.mean()) if len(right) else None
 
 
-def _interval(right: np.ndarray, programs: np.ndarray, seed: int) -> list[float]:
-    """Bootstrap 95 % interval of the share of right states; programs are drawn, with all their states."""
-    _, number = np.unique(programs, return_inverse=True)
-    states, hits = np.bincount(number), np.bincount(number, weights=right)
-    rng = np.random.default_rng(seed)
-    drawn = rng.multinomial(len(states), np.full(len(states), 1 / len(states)), size=BOOTSTRAPS)
-    low, high = np.quantile(drawn @ hits / (drawn @ states), (0.025, 0.975))
-    return [float(low), float(high)]
+def _ranges(numbers: np.ndarray, ends: Sequence[int]) -> Iterable[tuple[str, np.ndarray]]:
+    """The ranges that any of the numbers is in, with which of them are."""
+    low = 0
+    for high in (*ends, None):
+        chosen = (numbers >= low) & ((numbers <= high) if high is not None else True)
+        if chosen.any():
+            yield (f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"), chosen
+        low = 0 if high is None else high + 1
+
+
+def _free_running(sessions: Sequence[Encoded], wrong: Sequence[np.ndarray]) -> dict[str, Any]:
+    """How far sessions go right, by the direction of their first action."""
+    reached: dict[str, list[tuple[int, int]]] = {}  # (right states before the first wrong one, states)
+    for session, tokens in zip(sessions, wrong, strict=True):
+        right = [not tokens[mark.begin : mark.end].any() for mark in session.marks]
+        direction = "forward" if is_forward(session.marks[0].action) else "inverse"
+        first = right.index(False) if False in right else len(right)
+        reached.setdefault(direction, []).append((first, len(right)))
+    return {
+        direction: {
+            "n": len(pairs),
+            "whole": float(np.mean([first == count for first, count in pairs])),
+            "steps": float(np.mean([first for first, _ in pairs])),
+            "after": {
+                str(steps): float(np.mean(still))
+                for steps in STEPS
+                if (still := [first >= steps for first, count in pairs if count >= steps])
+            },
+        }
+        for direction, pairs in sorted(reached.items())
+    }

@@ -3,8 +3,8 @@
 from nd_jax.debugger.actions import STEP_INTO, Action
 from nd_jax.debugger.policy import full_walk
 from nd_jax.debugger.tree import StateTree
+from nd_jax.decoding.engine import Decoder
 from nd_jax.errors import UserError
-from nd_jax.evaluation.cruxeval import Decoder
 from nd_jax.language.parse import ParsedState, parse_state
 from nd_jax.language.render import History, render_prompt
 from nd_jax.language.session import Session, ShownState, Unrenderable, show

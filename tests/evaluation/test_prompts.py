@@ -21,6 +21,7 @@ from nd_jax.language.render import render
 from nd_jax.language.session import show
 from nd_jax.language.symbols import STATE_END
 from nd_jax.programs.program import Program
+from nd_jax.tracing.pool import Outcome
 from nd_jax.tracing.recorder import TraceLimits, trace_program
 from nd_jax.tracing.schema import Trace
 
@@ -108,7 +109,7 @@ def test_the_input_task_never_reads_the_input(tokenizer):
     from nd_jax.evaluation.cruxeval import CruxevalConfig, answer
 
     class Silent:
-        def greedy(self, prompts, stop_ids, max_new):
+        def generate(self, prompts, stop_ids, max_new, sampling, constraint):
             asked.append(prompts)
             return [[] for _ in prompts]
 
@@ -117,7 +118,7 @@ def test_the_input_task_never_reads_the_input(tokenizer):
     config = CruxevalConfig(task="input", row_length=200)
     for arguments in ("2", "'something else'"):
         program = Blind(Program("p", source, "f", arguments, "3"))
-        answer([program], tokenizer, Silent(), config)
+        answer([program], [Outcome("p", None, "not asked")], tokenizer, Silent(), config)
     assert asked[0] == asked[1] != [[]]
 
 

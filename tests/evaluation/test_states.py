@@ -83,6 +83,39 @@ def test_a_perfect_model_scores_one_everywhere(traces, tokenizer):
     assert (figures["programs"], figures["sessions"], figures["dropped"]) == (5, 60, {})
 
 
+def test_states_are_counted_by_skip_and_depth(traces, tokenizer):
+    figures = evaluate_states(traces, tokenizer, perfect, CONFIG)
+    for kind in ("by_skip", "by_depth"):
+        assert sum(scores["n"] for scores in figures[kind].values()) == figures["all"]["n"]
+    assert list(figures["by_depth"]) == ["0", "1"]
+    assert {"0", "1", "2-3"} <= set(figures["by_skip"])
+    walk = evaluate_states(traces, tokenizer, perfect, replace(CONFIG, policy=STEP_ONLY))
+    assert list(walk["by_skip"]) == ["0"]
+
+
+def test_free_running_goes_to_the_first_wrong_state(traces, tokenizer):
+    """A model wrong at every exception, and right otherwise, gets as far as the first one."""
+    straight, raises = traces[4], traces[2]
+    kinds = [event.kind for event in raises.events]
+    first, states = kinds.index("exception") - 1, len(kinds) - 1
+
+    def wrong(ids: list[int], mark: Mark) -> list[int]:
+        return [mark.begin] if mark.event == "exception" else []
+
+    config = replace(CONFIG, sessions=2, policy=STEP_ONLY)
+    running = evaluate_states([straight, raises], tokenizer, spoiling(tokenizer, wrong), config)[
+        "free_running"
+    ]
+    assert running["forward"]["n"] == 2
+    assert running["forward"]["whole"] == 0.5
+    assert running["forward"]["steps"] == (5 + first) / 2
+    assert running["forward"]["after"]["1"] == 1.0
+    assert running["forward"]["after"]["4"] == (1 + (first >= 4)) / 2
+    assert "32" not in running["forward"]["after"]
+    assert first < states
+    assert set(evaluate_states(traces, tokenizer, perfect, CONFIG)["free_running"]) == {"forward", "inverse"}
+
+
 def test_a_model_that_knows_nothing_scores_zero(traces, tokenizer):
     figures = evaluate_states(
         traces, tokenizer, lambda tokens, *_: np.full_like(tokens, tokenizer.pad), CONFIG
