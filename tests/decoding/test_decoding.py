@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
 
 from nd_jax.decoding import engine
 from nd_jax.decoding.choosing import GREEDY, Sampling, choose, make_rules, nucleus, prompt_key
 from nd_jax.decoding.engine import DecodeConfig, Decoder
 from nd_jax.decoding.session import DebugSession
 from nd_jax.errors import UserError
-from nd_jax.model.config import ModelConfig
+from nd_jax.model.config import MeshConfig, ModelConfig
+from nd_jax.model.partition import make_mesh, spec
 from nd_jax.model.transformer import bind, init
 
 MODELS = {
@@ -179,6 +181,24 @@ def test_in_bf16_a_token_differs_only_where_the_two_best_are_within_rounding():
         for t, token in enumerate(ids, len(prompt) - 1):
             gap = logits_TxV[t].max() - logits_TxV[t, token]
             assert gap <= 4 * 2**-8 * np.abs(logits_TxV[t]).max(), (prompt, ids, t)
+
+
+def test_a_mesh_shares_the_cache_out_and_changes_no_id():
+    model = MODELS["grouped-query, QK-norm, untied"]
+    model = replace(model, vocab_size=62)
+    given = prompts(9)
+    config = replace(DECODE, batch_size=8, refill=4)
+    want = Decoder(model, parameters(model), config).greedy(given, {5})
+    mesh = make_mesh(MeshConfig(replica=2, fsdp=2, tensor=2), model)
+    decoder = Decoder(model, parameters(model), config, mesh=mesh)
+    assert decoder.greedy(given, {5}) == want
+    with jax.set_mesh(mesh):
+        slots = engine._open(model, config, 16, False)
+    shared_out = NamedSharding(mesh, spec(("batch", "kv_heads", "length", "head_dim")))
+    assert slots.cache.keys[0].sharding.is_equivalent_to(shared_out, 4)
+    assert len(slots.cache.keys[0].sharding.device_set) == 8
+    with pytest.raises(UserError, match="does not divide the batch"):
+        Decoder(model, parameters(model), replace(config, refill=2), mesh=mesh)
 
 
 def test_what_cannot_be_decoded_is_refused():
