@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup quickstart test lint clean
+.PHONY: help setup interop quickstart test lint clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -21,6 +21,12 @@ $(VENV)/installed-dev: requirements-dev.txt $(VENV)/installed
 
 setup: $(VENV)/installed  ## Make .venv with everything nd_jax needs.
 
+INTEROP := .venv-interop
+
+interop:  ## Make .venv-interop with PyTorch and transformers, which benchmarks and exports are compared with.
+	$(PYTHON) -m venv $(INTEROP)
+	$(INTEROP)/bin/pip install --quiet --disable-pip-version-check "torch==2.13.*" "transformers>=5" "numpy>=2.0"
+
 quickstart: setup  ## Record, tokenise, train and evaluate a small neural debugger (about 12 minutes on 2 cores).
 	$(BIN)/nd quickstart $(if $(ND_CRUXEVAL),--cruxeval $(ND_CRUXEVAL))
 
@@ -30,5 +36,5 @@ test: $(VENV)/installed-dev  ## Lint, type-check and test.
 	$(BIN)/basedpyright
 	$(BIN)/python -m pytest
 
-clean:  ## Remove .venv and caches (runs/ stays).
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean:  ## Remove the environments and caches (runs/ stays).
+	rm -rf $(VENV) $(INTEROP) .pytest_cache .ruff_cache .hypothesis *.egg-info
