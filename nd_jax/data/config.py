@@ -12,6 +12,9 @@ class DataConfig:
     traces: tuple[str, ...] = ()
     """Trace dataset directories (made by `nd trace`)."""
 
+    packed: str = ""
+    """Directory of rows that `nd pack` made with these settings, to read instead of making them."""
+
     weights: tuple[float, ...] = ()
     """Share of rows from each dataset; empty: by the number of traces in each."""
 
@@ -40,7 +43,10 @@ class DataConfig:
     """How trajectories are sampled on a state tree."""
 
     threads: int = 2
-    """Threads that make rows ahead of the training step, per host. The rows do not depend on it."""
+    """Threads, per process, that make rows ahead of the training step. The rows do not depend on it."""
+
+    workers: int = 0
+    """Processes, per host, that make rows; 0: the training process does. The rows do not depend on it."""
 
     prefetch: int = 16
     """Batches made ahead per host. The rows do not depend on it."""

@@ -1,43 +1,163 @@
 """Global batches from rows: which rows a step reads, and which of them this host makes."""
 
-from collections.abc import Iterator, Sequence
+import functools
+import multiprocessing
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import grain
 import numpy as np
 
 from nd_jax.data.config import DataConfig
-from nd_jax.data.rows import RowSource
+from nd_jax.data.layout import Rows, lay_out
+from nd_jax.data.packed import open_packed, refuse_other_settings, write_packed
+from nd_jax.data.rows import ROWS, RowSource, row_settings
 from nd_jax.errors import UserError
+from nd_jax.language.tokenizer import Tokenizer
+from nd_jax.tracing.dataset import open_traces
 
 
-def row_dataset(sources: Sequence[RowSource], config: DataConfig) -> grain.MapDataset:
+@dataclass(frozen=True)
+class RowStream:
+    """All rows of a run in their order.
+
+    Attributes:
+      rows: the rows, by number.
+      length: how many there are.
+      settings: what decides them (`row_settings`).
+      tokenizer: what encoded them.
+    """
+
+    rows: grain.MapDataset[Rows]
+    length: int
+    settings: dict[str, Any]
+    tokenizer: Tokenizer
+
+    def __getitem__(self, number: int) -> Rows:
+        """Give one row."""
+        return cast(Rows, self.rows[number])  # typed as if a row could be missing
+
+
+def open_rows(config: DataConfig) -> RowStream:
+    """Open the rows that the settings name: packed ones, or the train splits that they are made from.
+
+    Raises:
+      UserError: data or tokenizer is not named, missing or damaged, or the packed rows are of other settings.
+    """
+    if not config.tokenizer or not (config.traces or config.packed):
+        raise UserError("name the data: --data.traces DIR (from `nd trace`) and --data.tokenizer DIR")
+    tokenizer = Tokenizer.load(config.tokenizer)
+    if config.packed:
+        packed = open_packed(Path(config.packed))
+        present = config.traces and all(Path(path).exists() for path in config.traces)
+        traces = [open_traces(path, "train") for path in config.traces if present]
+        named = [dataset.fingerprint for dataset in traces] or packed.settings["traces"]
+        settings = row_settings(config, named, tokenizer)
+        refuse_other_settings(packed.directory, packed.settings, settings)
+        return RowStream(grain.MapDataset.source(cast(Any, packed)), packed.rows, settings, tokenizer)
+    traces = [open_traces(path, "train") for path in config.traces]
+    settings = row_settings(config, [dataset.fingerprint for dataset in traces], tokenizer)
+    rows = mix([RowSource(dataset, tokenizer, config) for dataset in traces], config)
+    return RowStream(rows, ROWS, settings, tokenizer)
+
+
+def mix(sources: Sequence[RowSource], config: DataConfig) -> grain.MapDataset[Rows]:
     """Mix the sources by weight into one index-addressable dataset of rows."""
     datasets = [grain.MapDataset.source(cast(Any, source)) for source in sources]
-    if len(datasets) == 1:
-        return datasets[0]
     if config.weights and len(config.weights) != len(datasets):
         raise UserError(
             f"{len(config.weights)} --data.weights for {len(datasets)} --data.traces: give one for each"
         )
     weights = config.weights or tuple(len(source.traces) for source in sources)
-    return grain.MapDataset.mix(datasets, weights=weights)
+    return grain.MapDataset.mix(datasets, weights=weights) if len(datasets) > 1 else datasets[0]
 
 
 def global_batches(
-    sources: Sequence[RowSource], config: DataConfig, start_step: int = 0, host: int = 0, hosts: int = 1
+    stream: RowStream, config: DataConfig, start_step: int = 0, host: int = 0, hosts: int = 1
 ) -> Iterator[dict[str, np.ndarray]]:
     """Iterate over this host's share of the global batches from `start_step` on, without end.
 
     Step ``s`` reads rows ``s * global_batch .. (s + 1) * global_batch - 1``, whatever the number of hosts;
-    host ``h`` makes every ``hosts``-th of them. Arrays are ``[global_batch / hosts, row_length]``.
+    each host makes as many that follow one another, since neighbours share traces. Arrays are
+    ``[global_batch / hosts, row_length]``, as `nd_jax.data.layout.lay_out` gives them.
 
     Raises:
       UserError: the global batch does not divide by the number of hosts.
     """
     if config.global_batch % hosts:
         raise UserError(f"a global batch of {config.global_batch} rows does not divide by {hosts} hosts")
-    rows = row_dataset(sources, config)[start_step * config.global_batch :][host::hosts]
-    batches = rows.batch(config.global_batch // hosts, drop_remainder=True)
+    batches = stream.rows.batch(
+        config.global_batch // hosts,
+        drop_remainder=True,
+        batch_fn=functools.partial(_lay_out, config=config, pad=stream.tokenizer.pad),
+    )[start_step * hosts + host :: hosts]
     options = grain.ReadOptions(num_threads=config.threads, prefetch_buffer_size=config.prefetch)
-    return iter(batches.to_iter_dataset(options))
+    made = batches.to_iter_dataset(options)
+    if config.workers:
+        _parse_flags()
+        made = made.mp_prefetch(
+            grain.MultiprocessingOptions(
+                num_workers=config.workers,
+                per_worker_buffer_size=max(1, config.prefetch // config.workers),
+            )
+        )
+    return iter(made)
+
+
+def pack_rows(config: DataConfig, out: Path, rows: int, workers: int) -> int:
+    """Write the first rows of a run into a folder; one that holds some of them is added to.
+
+    Args:
+      config: what decides the rows.
+      out: the folder.
+      rows: how many rows it shall hold.
+      workers: processes that make rows.
+
+    Returns:
+      How many rows the folder holds.
+
+    Raises:
+      UserError: as `open_rows`, or the folder holds rows of other settings.
+    """
+    stream = open_rows(config)
+    largest = max(stream.tokenizer.vocab_size, config.row_length)
+
+    def make(blocks: list[range]) -> Iterable[Rows]:
+        if workers <= 1:
+            yield from (_block(stream, block) for block in blocks)
+            return
+        with multiprocessing.get_context("spawn").Pool(workers, _open_in_worker, (config,)) as pool:
+            yield from pool.imap(_block_in_worker, blocks, chunksize=4)
+
+    write_packed(out, rows, stream.settings, largest, make)
+    return open_packed(out).rows
+
+
+def _block(stream: RowStream, numbers: range) -> Rows:
+    return Rows.join([stream[number] for number in numbers])
+
+
+_stream: RowStream  # of a worker process
+
+
+def _open_in_worker(config: DataConfig) -> None:
+    global _stream
+    _stream = open_rows(config)
+
+
+def _block_in_worker(numbers: range) -> Rows:
+    return _block(_stream, numbers)
+
+
+def _lay_out(rows: Sequence[Rows], config: DataConfig, pad: int) -> dict[str, np.ndarray]:
+    return lay_out(Rows.join(rows), config, pad)
+
+
+def _parse_flags() -> None:
+    """Grain's workers read absl's flags, which nobody else here parses."""
+    from absl import flags
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()

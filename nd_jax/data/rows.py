@@ -1,45 +1,59 @@
 """Rows as pure functions of their index (DESIGN decision 1).
 
 Row ``i`` owns ``k`` traces of the epoch's shuffled order, ``k`` being the row length over the mean session
-length. It samples one trajectory on each with a generator seeded by ``(seed, i)``, renders and tokenises it,
-and packs the sessions one after the other; then further sessions of the same traces, to fill. A session that
-does not fit is cut after the last state that does. The position of a run in its data is thus one integer, and
-a row is the same on any number of hosts.
+length. It samples one session on each with a generator seeded by ``(seed, i)``, and packs them one after the
+other; then, to fill, sessions of the next row's traces, and further ones of all these. A session is taken
+where its program fits into the room left; where it then is too long, the row's session with the longest walk
+is cut, after a state.
+
+The position of a run in its data is thus one integer, and a row is the same on any number of hosts.
 """
 
 import hashlib
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import grain
-import numpy as np
 
 from nd_jax.data.config import DataConfig
+from nd_jax.data.layout import Rows
 from nd_jax.debugger.policy import sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
+from nd_jax.language.encoded import ID_BYTES, EncodedSession
 from nd_jax.language.session import Unrenderable, show
-from nd_jax.language.symbols import STATE_END, Role
 from nd_jax.language.tokenizer import Tokenizer
 from nd_jax.tracing.schema import Trace
 
 ROWS = 10**12
 """Length of every source: more rows than a run reads, since the order never wraps."""
 
+SAMPLER = 2
+"""Version of this module's way to sample and pack; another version's rows are other rows."""
+
 SMALLEST_ROOM = 16
-"""Tokens below which no session is tried: a context and two states never fit."""
+"""Tokens below which no session is tried."""
+
+FEWEST_OF_STATE = 3
+"""Tokens of the shortest state: event, pointer and end; with its action there is one more."""
+
+
+class _Program(NamedTuple):
+    """A trace made ready to sample sessions on."""
+
+    tree: StateTree
+    context: bytes
+    """Its program, encoded."""
+    most_states: int
+    """States of a session beyond which none can fit a row."""
 
 
 class RowSource:
-    """A `grain` random-access source of packed rows over one trace dataset.
-
-    Each row is a dict of arrays ``[row_length]``: ``tokens``, ``targets`` (the next token of the same
-    session), ``weights`` (loss weight of the target, 0 where there is none), ``segments`` (the session's
-    number in the row from 1; 0 is padding), ``positions`` (from 0 in each session).
-    """
+    """A `grain` random-access source of packed rows (`nd_jax.data.layout`) over one trace dataset."""
 
     def __init__(self, traces: Sequence[Trace], tokenizer: Tokenizer, config: DataConfig):
         """Estimate the mean session length on a fixed sample of the traces.
@@ -54,8 +68,7 @@ class RowSource:
         self.traces = traces
         self.tokenizer = tokenizer
         self.config = config
-        self._state_end = tokenizer.symbol_id(STATE_END)
-        self._tree = lru_cache(maxsize=64)(self._load)
+        self._keep_programs()
         self.mean_tokens = self._mean_tokens()
         self.traces_per_row = max(1, round(config.row_length / self.mean_tokens))
 
@@ -64,117 +77,130 @@ class RowSource:
         return ROWS
 
     def __getstate__(self) -> dict:
-        """Leave the cache behind when a worker process takes the source over."""
-        return {name: value for name, value in self.__dict__.items() if name != "_tree"}
+        """Leave the programs at hand behind when a worker process takes the source over."""
+        return {name: value for name, value in self.__dict__.items() if name != "_program"}
 
     def __setstate__(self, state: dict) -> None:
-        """Give the copy a cache of its own."""
+        """Let the copy keep programs of its own."""
         self.__dict__.update(state)
-        self._tree = lru_cache(maxsize=64)(self._load)
+        self._keep_programs()
 
-    def _load(self, index: int) -> StateTree:
-        return StateTree(self.traces[index])
+    def _keep_programs(self) -> None:
+        """Keep programs at hand: neighbouring rows use the same."""
+        self._program = lru_cache(maxsize=64)(self._read_program)
 
-    def _session(self, index: int, rng: random.Random, room: int) -> tuple[list[int], list[int]] | None:
-        """Sample, render and encode a session of one trace; ids and roles cut to `room` tokens, or None."""
-        tree = self._tree(index)
-        trajectory = sample_trajectory(tree, rng, self.config.policy, max_states=room // 2)
+    def __getitem__(self, index: int) -> Rows:
+        """Make a row."""
+        k, length = self.traces_per_row, self.config.row_length
+        rng = random.Random(_hash(self.config.seed, index))
+        programs: list[_Program | None] = []
+        sessions: list[EncodedSession] = []
+        used = 0
+        for attempt in range(4 * k):
+            if length - used < SMALLEST_ROOM:
+                break
+            if attempt < 2 * k:
+                programs.append(self._program(self._trace_at(index * k + attempt)))
+            program = programs[attempt % (2 * k)]
+            if program is None or len(program.context) >= (length - used) * ID_BYTES:
+                continue
+            session = self._session(program, rng)
+            if session is None:
+                continue
+            sessions.append(session)
+            used += session.length
+            if used > length:
+                used -= _cut_longest(sessions, used - length)
+                if used > length:
+                    used -= sessions.pop().length
+        return Rows.of(sessions, length, self.tokenizer.pad)
+
+    def _trace_at(self, place: int) -> int:
+        """Which trace stands at a place of the order that runs through the epochs."""
+        n = len(self.traces)
+        epoch, place = divmod(place, n)
+        seed = _hash(self.config.seed, epoch) & 0xFFFFFFFF
+        return grain.experimental.index_shuffle(place, max_index=n - 1, seed=seed, rounds=4) if n > 1 else 0
+
+    def _read_program(self, trace: int) -> _Program | None:
+        """Make a trace ready; None if the language refuses its program or a row has no room for a session."""
+        tree = StateTree(self.traces[trace])
         try:
-            session = show(tree, trajectory, self.tokenizer.spec)
-            ids, roles = self.tokenizer.encode_session(session)
+            context = self.tokenizer.encode_context(tree.lines)
         except Unrenderable:
             return None
-        ids, roles = cut(ids, roles, room, self._state_end)
-        return (ids, roles) if Role.ACTION in roles else None
+        room = self.config.row_length - len(context) // ID_BYTES - FEWEST_OF_STATE
+        steps = room // (FEWEST_OF_STATE + 1)
+        return _Program(tree, context, steps + 1) if steps > 0 else None
+
+    def _session(self, program: _Program, rng: random.Random) -> EncodedSession | None:
+        """Sample, render and encode a session, at most a row long; None if refused or not one step fits."""
+        trajectory = sample_trajectory(program.tree, rng, self.config.policy, program.most_states)
+        try:
+            shown = show(program.tree, trajectory, self.tokenizer.spec)
+            session = self.tokenizer.encode_session(shown, program.context)
+        except Unrenderable:
+            return None
+        session = session.cut(self.config.row_length)
+        return session if session.steps else None
 
     def _mean_tokens(self) -> float:
         sample = range(0, len(self.traces), max(1, len(self.traces) // 256))
         rng = random.Random(self.config.seed)
-        room = self.config.row_length
-        sessions = [session for index in sample if (session := self._session(index, rng, room))]
-        if not sessions:
+        programs = filter(None, map(self._read_program, sample))
+        lengths = [session.length for program in programs if (session := self._session(program, rng))]
+        if not lengths:
             raise UserError(
-                f"no trace fits a row of {room} tokens with this tokenizer: raise --data.row_length or "
-                "record smaller programs"
+                f"no trace fits a row of {self.config.row_length} tokens with this tokenizer: raise "
+                "--data.row_length or record smaller programs"
             )
-        return sum(len(ids) for ids, _ in sessions) / len(sessions)
-
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        """Make a row."""
-        config, n, k = self.config, len(self.traces), self.traces_per_row
-        rng = random.Random(_hash(config.seed, index))
-        tokens: list[int] = []
-        roles: list[int] = []
-        lengths: list[int] = []
-        for j in range(4 * k):
-            room = config.row_length - len(tokens)
-            if room < SMALLEST_ROOM:
-                break
-            epoch, place = divmod(index * k + j % k, n)
-            seed = _hash(config.seed, epoch) & 0xFFFFFFFF
-            trace = _shuffled(place, n, seed)
-            if session := self._session(trace, rng, room):
-                tokens += session[0]
-                roles += session[1]
-                lengths.append(len(session[0]))
-        return pack(tokens, roles, lengths, config, self.tokenizer.pad)
+        return sum(lengths) / len(lengths)
 
 
-def cut(ids: list[int], roles: list[int], room: int, state_end: int) -> tuple[list[int], list[int]]:
-    """Cut a session to `room` tokens after the last state that fits; nothing is left where none does."""
-    if len(ids) <= room:
-        return ids, roles
-    end = next((t for t in range(room, 0, -1) if ids[t - 1] == state_end), 0)
-    return ids[:end], roles[:end]
+def _cut_longest(sessions: list[EncodedSession], excess: int) -> int:
+    """Cut the session with the longest walk by so many tokens or a few more, if it is long enough.
+
+    Returns:
+      How many tokens are saved.
+    """
+    spare = [session.length - session.least for session in sessions]
+    k = max(range(len(sessions)), key=spare.__getitem__)
+    if spare[k] < excess:
+        return 0
+    before = sessions[k].length
+    sessions[k] = sessions[k].cut(before - excess)
+    return before - sessions[k].length
 
 
-def pack(
-    tokens: Sequence[int], roles: Sequence[int], lengths: Sequence[int], config: DataConfig, pad: int
-) -> dict[str, np.ndarray]:
-    """Lay sessions, given one after the other with their lengths, into one row of arrays."""
-    used, room = len(tokens), config.row_length
-    row = {
-        "tokens": np.full(room, pad, np.int32),
-        "targets": np.full(room, pad, np.int32),
-        "weights": np.zeros(room, np.float32),
-        "segments": np.zeros(room, np.int32),
-        "positions": np.zeros(room, np.int32),
+def row_settings(config: DataConfig, datasets: Sequence[str], tokenizer: Tokenizer) -> dict[str, Any]:
+    """Give all that decides which rows there are, as JSON holds it: equal settings give the same rows.
+
+    Args:
+      config: the settings.
+      datasets: the trace datasets' fingerprints.
+      tokenizer: what encodes them.
+    """
+    return {
+        "row_length": config.row_length,
+        "seed": config.seed,
+        "weights": list(config.weights),
+        "policy": asdict(config.policy),
+        "traces": list(datasets),
+        "tokenizer": tokenizer.fingerprint,
+        "sampler": SAMPLER,
     }
-    if not used:
-        return row
-    by_role = np.zeros(3, np.float32)
-    by_role[[Role.CONTEXT, Role.ACTION, Role.STATE]] = (
-        config.context_weight, config.action_weight, config.state_weight,
-    )  # fmt: skip
-    row["tokens"][:used] = tokens
-    row["targets"][: used - 1] = row["tokens"][1:used]
-    token_weights = by_role[np.asarray(roles)]
-    start = 0
-    for segment, length in enumerate(lengths, 1):
-        stop = start + length
-        # The start state is given, as the context is: only states after an action are the model's to say.
-        given = start + roles[start:stop].index(Role.ACTION)
-        token_weights[start:given] = config.context_weight
-        row["weights"][start : stop - 1] = token_weights[start + 1 : stop]
-        row["targets"][stop - 1] = pad
-        row["segments"][start:stop] = segment
-        row["positions"][start:stop] = np.arange(length)
-        start = stop
-    return row
 
 
-def fingerprint(config: DataConfig, dataset_fingerprints: Sequence[str], tokenizer: Tokenizer) -> str:
-    """Name the rows: equal for two runs exactly when they would train on the same rows in the same order."""
-    knobs = asdict(config)
-    for name in ("traces", "tokenizer", "threads", "prefetch"):
-        del knobs[name]
-    text = json.dumps([knobs, list(dataset_fingerprints), tokenizer.fingerprint], sort_keys=True)
+def fingerprint(config: DataConfig, settings: Mapping[str, Any]) -> str:
+    """Name the batches: equal for two runs exactly when they train on the same rows in the same order.
+
+    Args:
+      config: the settings.
+      settings: what decides the rows (`row_settings`).
+    """
+    names = ("global_batch", "state_weight", "action_weight", "context_weight")
+    text = json.dumps([{name: getattr(config, name) for name in names}, settings], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _shuffled(place: int, n: int, seed: int) -> int:
-    """Which of n traces stands at a place of the order that the seed gives."""
-    return grain.experimental.index_shuffle(place, max_index=n - 1, seed=seed, rounds=4) if n > 1 else 0
 
 
 def _hash(*numbers: int) -> int:

@@ -28,7 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from nd_jax.console import track
-from nd_jax.data.rows import cut
 from nd_jax.debugger.actions import FORWARD, INVERSE, is_forward
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
@@ -36,7 +35,6 @@ from nd_jax.errors import UserError
 from nd_jax.evaluation.marks import BINDINGS, VALUE, Mark, Marker
 from nd_jax.evaluation.statistics import interval
 from nd_jax.language.session import Unrenderable, show
-from nd_jax.language.symbols import STATE_END, Role
 from nd_jax.language.tokenizer import Tokenizer
 from nd_jax.model import transformer
 from nd_jax.model.config import ModelConfig
@@ -158,24 +156,23 @@ def _sample(
     traces: Sequence[Trace], tokenizer: Tokenizer, config: StatesConfig, dropped: Counter[str]
 ) -> Iterable[Encoded]:
     marker = Marker(tokenizer)
-    state_end, room = tokenizer.symbol_id(STATE_END), config.row_length
+    room = config.row_length
     for k in range(config.sessions):
         program = k % len(traces)
         tree = StateTree(traces[program])
         rng = random.Random(f"{config.seed}/{k}")
         trajectory = sample_trajectory(tree, rng, config.policy, max_states=max(2, room // 2))
         try:
-            ids, roles = tokenizer.encode_session(show(tree, trajectory, tokenizer.spec))
+            session = tokenizer.encode_session(show(tree, trajectory, tokenizer.spec)).cut(room)
         except Unrenderable as error:
             dropped[error.reason] += 1
             continue
-        ids, roles = cut(ids, roles, room, state_end)
-        if Role.ACTION in roles:
-            marks = marker.mark(ids)
+        if session.steps:
+            marks = marker.mark(session.ids)
             places = [trajectory.start, *(place for _, place in trajectory.steps)][: len(marks) + 1]
             skips = [abs(after - before) - 1 for before, after in itertools.pairwise(places)]
             depths = [tree.events[place].depth for place in places[1:]]
-            yield Encoded(program, ids, marks, skips, depths)
+            yield Encoded(program, session.ids, marks, skips, depths)
         else:
             dropped["too long for the row" if trajectory.steps else "one state only"] += 1
 

@@ -1,7 +1,8 @@
 """Write a debugger session as segments (grammar: `nd_jax.language.symbols`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import chain
 
 from nd_jax.debugger.actions import WITH_LINES, Action
 from nd_jax.language.session import Session, ShownState, Unrenderable
@@ -30,8 +31,9 @@ def render(session: Session) -> list[Segment]:
     Raises:
       Unrenderable: something in it has no place in the language.
     """
-    segments = render_context(session.context)
-    segments += render_states(session)
+    segments = [*render_context(session.context), *chain.from_iterable(render_steps(session))]
+    if session.ended:
+        segments.append(_symbol(END))
     return segments
 
 
@@ -46,30 +48,28 @@ def render_prompt(session: Session, action: Action) -> list[Segment]:
     return segments
 
 
-def render_context(context: tuple[str, ...]) -> list[Segment]:
+def render_context(context: Iterable[str]) -> list[Segment]:
     """Write the beginning of a document: the program, each line behind its pointer."""
-    segments = [Segment("marker", BOS, Role.CONTEXT), Segment("marker", PROGRAM, Role.CONTEXT)]
+    role = Role.CONTEXT
+    segments = [Segment("marker", BOS, role), Segment("marker", PROGRAM, role)]
     for number, line in enumerate(context, 1):
         if "\n" in line or "\r" in line:
             raise Unrenderable("line break in line", f"line {number} of the context")
-        segments.append(Segment("pointer", pointer(number), Role.CONTEXT))
-        segments.append(Segment("source", line + "\n", Role.CONTEXT))
+        segments.append(Segment("pointer", pointer(number), role))
+        segments.append(Segment("source", line + "\n", role))
     return segments
 
 
-def render_states(session: Session) -> list[Segment]:
-    """Write what follows the context."""
+def render_steps(session: Session) -> Iterator[list[Segment]]:
+    """Write what follows the context: a state, then an action and the state it leads to in turn; no END."""
     history = History()
     lines = len(session.context)
-    segments: list[Segment] = []
+    actions = iter(session.actions)
     for k, state in enumerate(session.states):
         if k:
-            segments += render_action(session.actions[k - 1], lines)
-        segments += render_state(state, history, lines)
+            yield render_action(next(actions), lines)
+        yield render_state(state, history, lines)
         history.see(state)
-    if session.ended:
-        segments.append(_symbol(END))
-    return segments
 
 
 def render_action(action: Action, lines: int) -> list[Segment]:
@@ -131,7 +131,9 @@ def render_state(state: ShownState, history: History, lines: int) -> list[Segmen
     if (bindings is None) == (event in SHOWS_LOCALS) or (value is None) == (event in SHOWS_VALUE):
         raise Unrenderable("fields", f"locals and value do not fit a {event} state")
     if bindings is not None:
-        segments += _changes({} if event == CALL else history.locals.get(number, {}), bindings)
+        before = _NOTHING if event == CALL else history.locals.get(number, _NOTHING)
+        if before != bindings:
+            segments += _changes(before, bindings)
     if value is not None:
         segments.append(_symbol(ARG))
         segments.append(_value(value))
@@ -139,23 +141,25 @@ def render_state(state: ShownState, history: History, lines: int) -> list[Segmen
     return segments
 
 
-def _changes(before: dict[str, str], after: dict[str, str]) -> Iterator[Segment]:
+def _changes(before: dict[str, str], after: dict[str, str]) -> list[Segment]:
+    segments: list[Segment] = []
     for name, text in after.items():
         if before.get(name) != text:
             if not name.isidentifier():
                 raise Unrenderable("name", f"{name!r} is not an identifier")
-            yield Segment("name", name + "=", Role.STATE)
-            yield _value(text)
-    for name in before:
-        if name not in after:
-            yield _symbol(DEL)
-            yield Segment("name", name + "\n", Role.STATE)
+            segments.append(Segment("name", name + "=", _STATE))
+            segments.append(_value(text))
+    if not before.keys() <= after.keys():
+        for name in before:
+            if name not in after:
+                segments += (_symbol(DEL), Segment("name", name + "\n", _STATE))
+    return segments
 
 
 def _value(text: str) -> Segment:
     if "\n" in text or "\r" in text:
         raise Unrenderable("line break in value", f"{text[:40]!r}")
-    return Segment("value", text + "\n", Role.STATE)
+    return Segment("value", text + "\n", _STATE)
 
 
 @cache
@@ -173,4 +177,6 @@ def _pointer(line: int) -> Segment:
     return Segment("pointer", pointer(line), Role.STATE)
 
 
+_NOTHING: dict[str, str] = {}
+_STATE = Role.STATE
 _STATE_END = _symbol(STATE_END)

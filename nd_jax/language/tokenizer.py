@@ -1,29 +1,33 @@
 """The tokenizer: segments to ids and back, exactly.
 
 Text is encoded by a SentencePiece BPE model with identity normalisation and byte fallback; control symbols
-are inserted by id. A line end is a piece of its own that no other piece crosses, so all text of a document is
-encoded in one call and cut apart at line ends.
+are inserted by id. A line end is a piece of its own that no other piece crosses, so a line's ids do not
+depend on its neighbours: they are kept for the next time it comes, and new lines are encoded in one call and
+cut apart at line ends.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
 from nd_jax.errors import UserError
-from nd_jax.language.render import render_context, render_states
+from nd_jax.language.encoded import EncodedSession, pack_ids, unpack_ids
+from nd_jax.language.render import render_context, render_steps
 from nd_jax.language.segmenting import SegmentReader
 from nd_jax.language.session import Session, Unrenderable
-from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, Role, Segment, TokenizerSpec
+from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, Segment, TokenizerSpec
 
 MODEL_FILE, SPEC_FILE = "tokenizer.model", "spec.json"
 SPACE_SIGN = "\u2581"  # SentencePiece's own sign for a space: as text, it has to be spelled in bytes
-_ROLES = tuple(bytes([role]) for role in Role)
-_MAX_CONTEXTS = 256  # encoded contexts kept for the next session of the same program
+_MAX_LINES = 1 << 16  # encoded lines kept: some 10 MB, more than the lines that come often
+_MAX_LINE = 256  # longest line kept, in characters: longer ones rarely come again
 
 
 class Tokenizer:
@@ -67,7 +71,8 @@ class Tokenizer:
         ]
         self.fingerprint = _fingerprint(processor, spec)
         self.pad, self.bos, self.end = (self._ids[symbol] for symbol in (PAD, BOS, END))
-        self._contexts: dict[tuple[str, ...], list[int]] = {}
+        self._packed = {symbol: pack_ids([i]) for i, symbol in enumerate(symbols)}
+        self._lines: dict[str, bytes] = {}
 
     def __reduce__(self):
         return Tokenizer, (self._model, self.spec, self.trained)
@@ -80,6 +85,14 @@ class Tokenizer:
     def symbol_id(self, symbol: str) -> int:
         """Id of a control symbol, by its spelling in `nd_jax.language.symbols`."""
         return self._ids[symbol]
+
+    def piece(self, i: int) -> bytes:
+        """The bytes of text that an id stands for; none for a control symbol."""
+        return self._bytes[i]
+
+    def is_byte(self, i: int) -> bool:
+        """Whether an id is one of the 256 that spell what no piece does, byte by byte."""
+        return self._first_byte <= i < self._first_byte + 256
 
     @classmethod
     def load(cls, directory: str | Path) -> "Tokenizer":
@@ -156,39 +169,33 @@ class Tokenizer:
         Raises:
           Unrenderable: a text holds a lone surrogate, or a symbol is not in the tokenizer's spec.
         """
-        runs: list[str] = []  # text between two symbols
-        layout: list[tuple[int, int]] = []  # (id of a symbol, or -1 for the next run; role)
-        for kind, text, role in segments:
-            if kind in SYMBOL_KINDS:
-                layout.append((self._symbol(text), role))
-            elif layout and layout[-1] == (-1, role):
-                runs[-1] += text
-            else:
-                layout.append((-1, role))
-                runs.append(text)
-        encoded = iter(self._encode_runs(runs))
-        ids: list[int] = []
-        roles = bytearray()
-        for symbol, role in layout:
-            if symbol >= 0:
-                ids.append(symbol)
-                roles.append(role)
-            else:
-                run = next(encoded)
-                ids += run
-                roles += _ROLES[role] * len(run)
-        return ids, list(roles)
+        parts = [(role, list(group)) for role, group in groupby(segments, key=attrgetter("role"))]
+        encoded = [unpack_ids(part) for part in self._encode(group for _, group in parts)]
+        roles = [[int(role)] * len(ids) for (role, _), ids in zip(parts, encoded, strict=True)]
+        return list(chain.from_iterable(encoded)), list(chain.from_iterable(roles))
 
-    def encode_session(self, session: Session) -> tuple[list[int], list[int]]:
-        """Same as ``encode(render(session))``, but keeps the encoded program for the next session on it."""
-        context = self._contexts.get(session.context)
+    def encode_context(self, context: Iterable[str]) -> bytes:
+        """Encode a program's lines; gives the first part of every session on it.
+
+        Raises:
+          Unrenderable: as `encode`, or a line is none.
+        """
+        return self._encode([render_context(context)])[0]
+
+    def encode_session(self, session: Session, context: bytes | None = None) -> EncodedSession:
+        """Encode a session: the ids of ``encode(render(session))``.
+
+        Args:
+          session: the session.
+          context: what `encode_context` gave for its program, where it is at hand.
+
+        Raises:
+          Unrenderable: something in the session has no place in the language, or as `encode`.
+        """
         if context is None:
-            context, _ = self.encode(render_context(session.context))
-            if len(self._contexts) >= _MAX_CONTEXTS:
-                self._contexts.pop(next(iter(self._contexts)))
-            self._contexts[session.context] = context
-        ids, roles = self.encode(render_states(session))
-        return context + ids, [int(Role.CONTEXT)] * len(context) + roles
+            context = self.encode_context(session.context)
+        parts = self._encode(render_steps(session))
+        return EncodedSession([context, *parts], self._packed[END] if session.ended else b"")
 
     def segments(self, ids: Iterable[int]) -> list[Segment]:
         """Turn ids back into segments: the inverse of `encode`. Never raises.
@@ -219,21 +226,55 @@ class Tokenizer:
             except UnicodeDecodeError as error:
                 reader.invalid(f"bytes that are not UTF-8 ({error.reason})")
 
-    def _symbol(self, text: str) -> int:
-        try:
-            return self._ids[text]
-        except KeyError:
-            raise Unrenderable("no such symbol", f"{text} is not in the tokenizer's spec") from None
+    def _encode(self, parts: Iterable[Iterable[Segment]]) -> list[bytes]:
+        """Encode each part as the ids of its symbols and texts, packed."""
+        symbols, lines = self._packed, self._lines
+        encoded: list[list[bytes]] = []
+        new: list[tuple[list[bytes], int, str]] = []  # where the ids of a new line belong
+        for segments in parts:
+            part: list[bytes] = []
+            line = ""
+            encoded.append(part)
+            for kind, text, _ in segments:
+                if kind in SYMBOL_KINDS:
+                    if line:  # text without a line end
+                        new.append((part, len(part), line))
+                        part.append(b"")
+                        line = ""
+                    try:
+                        part.append(symbols[text])
+                    except KeyError:
+                        raise Unrenderable(
+                            "no such symbol", f"{text} is not in the tokenizer's spec"
+                        ) from None
+                else:
+                    line += text
+                    if text.endswith("\n"):
+                        ids = lines.get(line)
+                        if ids is None:
+                            new.append((part, len(part), line))
+                        part.append(ids or b"")
+                        line = ""
+            if line:
+                new.append((part, len(part), line))
+                part.append(b"")
+        if new:
+            texts = [line for _, _, line in new]
+            for (part, place, line), ids in zip(new, self._encode_texts(texts), strict=True):
+                part[place] = packed = pack_ids(ids)
+                if len(line) <= _MAX_LINE:
+                    if len(lines) >= _MAX_LINES:
+                        lines.clear()
+                    lines[line] = packed
+        return [b"".join(part) for part in encoded]
 
-    def _encode_runs(self, runs: list[str]) -> list[list[int]]:
-        """Encode each run as `encode_text` does, all in one call."""
-        if not runs:
-            return []
-        ids = self.encode_text("\n".join(runs))
+    def _encode_texts(self, texts: list[str]) -> list[list[int]]:
+        """Encode each text as `encode_text` does, all in one call."""
+        ids = self.encode_text("\n".join(texts))
         encoded, begin, newline = [], 0, self._newline
-        for run in runs[:-1]:
+        for text in texts[:-1]:
             end = begin - 1
-            for _ in range(run.count("\n") + 1):
+            for _ in range(text.count("\n") + 1):
                 end = ids.index(newline, end + 1)
             encoded.append(ids[begin:end])
             begin = end + 1

@@ -55,7 +55,7 @@ def train(
 
     Args:
       experiment: all settings.
-      batches: makes the rows; with `data.pipeline.global_batches`: a partial over sources and config.
+      batches: makes the rows; with `data.pipeline.global_batches`: a partial over rows and config.
       data_fingerprint: names the rows and their order; a checkpoint of other rows is refused.
       tokenizer: goes into the checkpoints.
       out: the run's directory: checkpoints, `metrics.jsonl`, TensorBoard files.

@@ -5,17 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nd_jax.data.pipeline import global_batches
-from nd_jax.data.rows import RowSource, fingerprint
+from nd_jax.data.pipeline import global_batches, open_rows
+from nd_jax.data.rows import fingerprint
 from nd_jax.errors import UserError
-from nd_jax.language.tokenizer import Tokenizer
-from nd_jax.tracing.dataset import open_traces
 from nd_jax.training.config import Experiment
 from nd_jax.training.loop import Hook, train
 
 
 def run(experiment: Experiment, out: Path, hooks: Sequence[Hook] = ()) -> dict[str, Any]:
-    """Train on the train splits of the experiment's trace datasets; resumes what `out` holds.
+    """Train on the rows that the experiment names; resumes what `out` holds.
 
     Returns:
       The run's figures, as `nd_jax.training.loop.train` gives them.
@@ -24,11 +22,12 @@ def run(experiment: Experiment, out: Path, hooks: Sequence[Hook] = ()) -> dict[s
       UserError: a dataset or the tokenizer is missing, or what `train` refuses.
     """
     data = experiment.data
-    if not data.traces or not data.tokenizer:
-        raise UserError("name the data: --data.traces DIR (from `nd trace`) and --data.tokenizer DIR")
-    tokenizer = Tokenizer.load(data.tokenizer)
-    datasets = [open_traces(Path(path), "train") for path in data.traces]
-    sources = [RowSource(dataset, tokenizer, data) for dataset in datasets]
-    rows = fingerprint(data, [dataset.fingerprint for dataset in datasets], tokenizer)
-    batches = functools.partial(global_batches, sources, data)
-    return train(experiment, batches, rows, tokenizer, out, hooks)
+    stream = open_rows(data)
+    steps = experiment.train.steps
+    if steps and steps * data.global_batch > stream.length:
+        raise UserError(
+            f"{data.packed} holds {stream.length} rows, {steps} steps read {steps * data.global_batch}: pack "
+            "more into it with `nd pack`, or give fewer --train.steps"
+        )
+    batches = functools.partial(global_batches, stream, data)
+    return train(experiment, batches, fingerprint(data, stream.settings), stream.tokenizer, out, hooks)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from nd_jax.data.config import DataConfig
-from nd_jax.data.pipeline import global_batches
-from nd_jax.data.rows import RowSource, fingerprint
+from nd_jax.data.layout import Rows, lay_out
+from nd_jax.data.pipeline import RowStream, global_batches, mix
+from nd_jax.data.rows import ROWS, RowSource, fingerprint, row_settings
+from nd_jax.debugger.policy import PolicyConfig
 from nd_jax.errors import UserError
 from nd_jax.language.parse import parse
 from nd_jax.language.symbols import ACTION_OF, Role
@@ -22,7 +24,13 @@ def source(traces, tokenizer):
 
 
 def same(a, b):
-    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def arrays(source, index):
+    """A row as a model gets it."""
+    laid = lay_out(source[index], CONFIG, source.tokenizer.pad)
+    return {name: array[0] for name, array in laid.items()}
 
 
 def sessions(row):
@@ -41,7 +49,7 @@ def test_a_row_depends_on_its_index_alone(source, traces, tokenizer):
 
 def test_every_session_of_a_row_parses(source, tokenizer):
     for i in range(40):
-        for ids in sessions(source[i]):
+        for ids in sessions(arrays(source, i)):
             parsed = parse(tokenizer.segments(ids))
             assert parsed.error is None
             assert parsed.session.actions
@@ -50,7 +58,7 @@ def test_every_session_of_a_row_parses(source, tokenizer):
 def test_targets_weights_and_positions(source, tokenizer):
     actions = {tokenizer.symbol_id(symbol) for symbol in ACTION_OF}
     for i in range(20):
-        row = source[i]
+        row = arrays(source, i)
         for segment in range(1, row["segments"].max() + 1):
             at = np.flatnonzero(row["segments"] == segment)
             assert np.array_equal(at, np.arange(at[0], at[-1] + 1))
@@ -72,20 +80,29 @@ def test_targets_weights_and_positions(source, tokenizer):
 
 
 def test_rows_are_well_filled(source):
-    filled = np.mean([(source[i]["segments"] > 0).mean() for i in range(200)])
-    assert filled > 0.9
+    filled = np.mean([(arrays(source, i)["segments"] > 0).mean() for i in range(200)])
+    assert filled > 0.94
+
+
+def test_rows_laid_out_together_are_those_laid_out_alone(source, tokenizer):
+    alone = [arrays(source, i) for i in range(5)]
+    together = lay_out(Rows.join([source[i] for i in range(5)]), CONFIG, tokenizer.pad)
+    for name, array in together.items():
+        assert array.dtype == alone[0][name].dtype
+        assert np.array_equal(array, np.stack([row[name] for row in alone]))
 
 
 def test_every_trace_of_an_epoch_is_owned_once(traces, tokenizer, monkeypatch):
-    source = RowSource(traces, tokenizer, replace(CONFIG, row_length=128))
+    source = RowSource(traces, tokenizer, CONFIG)
+    asked = []
+    monkeypatch.setattr(source, "_program", asked.append)
+    k = source.traces_per_row
     owned = []
-    monkeypatch.setattr(source, "_session", lambda index, rng, room: owned.append(index))
-    rows = len(traces) // source.traces_per_row
-    for i in range(rows):
-        before = len(owned)
+    for i in range(len(traces) // k):
+        asked.clear()
         source[i]
-        owned[before:] = owned[before : before + source.traces_per_row]
-    assert len(set(owned)) == len(owned)
+        owned += asked[:k]
+    assert len(set(owned)) == len(owned) > len(traces) - k
 
 
 def rows_of(batch):
@@ -93,34 +110,43 @@ def rows_of(batch):
     return {tuple(row) for row in both.tolist()}
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 4])
+@pytest.mark.parametrize("hosts", [1, 2, 4, 8])
 def test_hosts_share_the_same_global_batches_and_resume_anywhere(traces, tokenizer, hosts):
     sources = [RowSource(traces, tokenizer, CONFIG), RowSource(traces[::3], tokenizer, CONFIG)]
     config = replace(CONFIG, weights=(0.7, 0.3))
-    whole = global_batches(sources, config)
+    stream = RowStream(mix(sources, config), ROWS, {}, tokenizer)
+    whole = global_batches(stream, config)
     expected = [next(whole) for _ in range(5)]
     for start in (0, 3):
-        parts = [global_batches(sources, config, start, host, hosts) for host in range(hosts)]
+        parts = [global_batches(stream, config, start, host, hosts) for host in range(hosts)]
         for step in range(start, 5):
             batches = [next(part) for part in parts]
             assert all(batch["tokens"].shape == (8 // hosts, 256) for batch in batches)
             assert set().union(*map(rows_of, batches)) == rows_of(expected[step])
 
 
-def test_refusals(traces, tokenizer):
+def test_refusals(source, traces, tokenizer):
     with pytest.raises(UserError, match="no traces"):
         RowSource([], tokenizer, CONFIG)
     with pytest.raises(UserError, match="no trace fits"):
         RowSource(traces, tokenizer, replace(CONFIG, row_length=20))
-    sources = [RowSource(traces, tokenizer, CONFIG)]
+    stream = RowStream(mix([source], CONFIG), ROWS, {}, tokenizer)
     with pytest.raises(UserError, match="3 hosts"):
-        global_batches(sources, CONFIG, hosts=3)
+        global_batches(stream, CONFIG, hosts=3)
     with pytest.raises(UserError, match="weights"):
-        global_batches(sources * 2, replace(CONFIG, weights=(1.0,)))
+        mix([source] * 2, replace(CONFIG, weights=(1.0,)))
 
 
-def test_fingerprint_names_what_decides_the_rows(tokenizer):
-    name = fingerprint(CONFIG, ["a"], tokenizer)
-    assert name == fingerprint(replace(CONFIG, threads=7, traces=("moved",)), ["a"], tokenizer)
-    assert name != fingerprint(replace(CONFIG, context_weight=0.2), ["a"], tokenizer)
-    assert name != fingerprint(CONFIG, ["b"], tokenizer)
+def test_fingerprint_names_what_decides_the_batches(tokenizer):
+    def name(config, dataset="a"):
+        return fingerprint(config, row_settings(config, [dataset], tokenizer))
+
+    assert name(CONFIG) == name(replace(CONFIG, threads=7, workers=2, traces=("moved",), packed="there"))
+    changes = [
+        {"context_weight": 0.2},
+        {"seed": 4},
+        {"policy": PolicyConfig(turning=9.0)},
+        {"row_length": 128},
+    ]
+    names = {name(CONFIG), name(CONFIG, "b"), *(name(replace(CONFIG, **change)) for change in changes)}
+    assert len(names) == 6

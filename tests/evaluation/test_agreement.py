@@ -64,5 +64,5 @@ def test_the_states_that_are_scored_are_those_of_the_sampled_sessions(traces, to
         walk = sample_trajectory(
             tree, random.Random(f"{CONFIG.seed}/{k}"), CONFIG.policy, CONFIG.row_length // 2
         )
-        expected.append(tokenizer.encode_session(show(tree, walk, tokenizer.spec))[0])
+        expected.append(tokenizer.encode_session(show(tree, walk, tokenizer.spec)).ids)
     assert sorted(seen) == sorted(expected)

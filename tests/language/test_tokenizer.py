@@ -72,8 +72,25 @@ class TestCodec:
             assert len(ids) == len(roles)
             assert tokenizer.segments(ids) == segments
             assert parse(tokenizer.segments(ids)).session == session
-            assert tokenizer.encode_session(session) == (ids, roles)
-            assert tokenizer.encode_session(session) == (ids, roles)  # from the kept context
+            context = tokenizer.encode_context(session.context)
+            for encoded in (tokenizer.encode_session(session), tokenizer.encode_session(session, context)):
+                assert (encoded.ids, encoded.roles, encoded.length) == (ids, roles, len(ids))
+                assert encoded.steps == len(session.actions)
+                assert sum(encoded.runs) == len(ids)
+
+    @given(session=sessions(), data=st.data())
+    def test_a_cut_session_ends_after_the_last_state_that_fits(
+        self, tokenizer: Tokenizer, session: Session, data: st.DataObject
+    ):
+        whole = tokenizer.encode_session(session)
+        room = data.draw(st.integers(0, whole.length + 1))
+        ids = whole.cut(room).ids
+        assert ids == whole.ids[: len(ids)]
+        ends = [k + 1 for k, i in enumerate(whole.ids) if i == tokenizer.symbol_id(STATE_END)]
+        assert len(ids) == (
+            whole.length if room >= whole.length else max([0, *(e for e in ends if e <= room)])
+        )
+        assert sum(whole.cut(room).runs if ids else []) == len(ids)
 
     @given(session=sessions())
     def test_one_call_for_all_texts_changes_nothing(self, tokenizer: Tokenizer, session: Session):
@@ -116,7 +133,7 @@ class TestCodec:
         liar = Session((f"s = {forged!r}",), (ShownState("line", 1, 0, {"s": forged}, None),), (), True)
         symbols = range(len(tokenizer.spec.control_symbols))
         found = [
-            [i for i in tokenizer.encode_session(session)[0] if i in symbols] for session in (honest, liar)
+            [i for i in tokenizer.encode_session(session).ids if i in symbols] for session in (honest, liar)
         ]
         assert found[0] == found[1]
 
@@ -132,7 +149,7 @@ class TestGarbage:
 
     @given(session=sessions(), data=st.data())
     def test_nor_on_nearly_right_ones(self, tokenizer: Tokenizer, session: Session, data: st.DataObject):
-        ids, _ = tokenizer.encode_session(session)
+        ids = tokenizer.encode_session(session).ids
         for _ in range(3):
             ids[data.draw(st.integers(0, len(ids) - 1))] = data.draw(st.integers(0, 500))
         parsed = parse(tokenizer.segments(ids))
@@ -273,7 +290,7 @@ class TestFigures:
         counts = []
         for tree in map(StateTree, short):
             counts.append(
-                len(tokenizer.encode_session(show(tree, full_walk(tree, STEP_INTO), tokenizer.spec))[0])
+                len(tokenizer.encode_session(show(tree, full_walk(tree, STEP_INTO), tokenizer.spec)).ids)
             )
         figures = evaluate(tokenizer, traces, max_events=10)
         assert 3 < figures.traces == len(short) < len(traces)
@@ -299,4 +316,4 @@ def test_sampled_sessions_come_back_from_ids(
         if len(tree.lines) > tokenizer.spec.lines:
             continue
         session = show(tree, sample_trajectory(tree, rng, PolicyConfig(), 40), tokenizer.spec)
-        assert parse(tokenizer.segments(tokenizer.encode_session(session)[0])).session == session
+        assert parse(tokenizer.segments(tokenizer.encode_session(session).ids)).session == session

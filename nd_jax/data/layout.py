@@ -1,0 +1,120 @@
+"""Rows as they are stored, and the arrays that a model is trained on."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nd_jax.data.config import DataConfig
+from nd_jax.language.encoded import EncodedSession
+
+
+class Rows(NamedTuple):
+    """Some rows of packed sessions, without what follows from the loss weights.
+
+    A row's padding counts as a last session of one run, which may have no tokens.
+
+    Attributes:
+      tokens: ``[rows, row_length]``.
+      runs: tokens of each session's given part (program and start state), then of each action and each state
+        in turn; of all rows in order, like the following.
+      sessions: how many runs each session has.
+      rows: how many sessions each row has.
+    """
+
+    tokens: np.ndarray
+    runs: np.ndarray
+    sessions: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, sessions: Sequence[EncodedSession], row_length: int, pad: int) -> "Rows":
+        """Give the row that holds these sessions."""
+        parts: list[bytes] = []
+        runs: list[int] = []
+        for session in sessions:
+            parts += session.parts
+            parts.append(session.end)
+            runs += session.runs
+        tokens = np.full((1, row_length), pad, np.int32)
+        used = sum(runs)
+        tokens[0, :used] = np.frombuffer(b"".join(parts), np.int32)
+        return cls(
+            tokens,
+            np.array([*runs, row_length - used]),
+            np.array([*(len(session.parts) - 1 for session in sessions), 1]),
+            np.array([len(sessions) + 1]),
+        )
+
+    @classmethod
+    def join(cls, blocks: Sequence["Rows"]) -> "Rows":
+        """Put blocks of rows one after the other."""
+        return cls(*map(np.concatenate, zip(*blocks, strict=True)))
+
+    def split(self) -> list["Rows"]:
+        """Give each row alone."""
+        last_sessions = np.cumsum(self.rows)
+        last_runs = np.cumsum(self.sessions)[last_sessions - 1]
+        return [
+            Rows(*arrays)
+            for arrays in zip(
+                self.tokens[:, None],
+                np.split(self.runs, last_runs[:-1]),
+                np.split(self.sessions, last_sessions[:-1]),
+                self.rows[:, None],
+                strict=True,
+            )
+        ]
+
+    def to_bytes(self, kind: type[np.integer]) -> bytes:
+        """Store the rows as integers of one kind."""
+        arrays = ([len(self.rows)], self.rows, self.sessions, self.runs, self.tokens.ravel())
+        return np.concatenate(arrays).astype(kind).tobytes()
+
+    @classmethod
+    def from_bytes(cls, record: bytes, kind: type[np.integer]) -> "Rows":
+        """Read what `to_bytes` gave."""
+        numbers = np.frombuffer(record, kind).astype(np.int32)
+        count, numbers = numbers[0], numbers[1:]
+        rows, numbers = np.split(numbers, [count])
+        sessions, numbers = np.split(numbers, [rows.sum()])
+        runs, tokens = np.split(numbers, [sessions.sum()])
+        return cls(tokens.reshape(count, -1), runs, sessions, rows)
+
+
+def lay_out(block: Rows, config: DataConfig, pad: int) -> dict[str, np.ndarray]:
+    """Give the arrays of some rows, each ``[rows, row_length]``.
+
+    Returns:
+      ``tokens``, ``targets`` (the next token of the same session), ``weights`` (loss weight of the target, 0
+      where there is none), ``segments`` (the session's number in its row from 1; 0 is padding), ``positions``
+      (from 0 in each session).
+    """
+    tokens, runs, sessions, rows = block
+    first_runs = np.cumsum(sessions) - sessions
+    lengths = np.add.reduceat(runs, first_runs)
+    paddings = np.cumsum(rows) - 1
+    ends = np.cumsum(lengths)
+    last_tokens = ends[lengths > 0] - 1
+
+    numbers = np.arange(1, len(sessions) + 1) - np.repeat(paddings + 1 - rows, rows)
+    numbers[paddings] = 0
+    segments = np.repeat(numbers.astype(np.int32), lengths)
+    positions = np.arange(tokens.size, dtype=np.int32) - np.repeat((ends - lengths).astype(np.int32), lengths)
+    positions[segments == 0] = 0
+
+    # The start state is given, as the program is: only states after an action are the model's to say.
+    by_run = np.full(len(runs), config.state_weight, np.float32)
+    by_run[(np.arange(len(runs)) - np.repeat(first_runs, sessions)) % 2 == 1] = config.action_weight
+    by_run[first_runs] = config.context_weight
+    by_run[first_runs[paddings]] = 0
+    weights = np.repeat(by_run, runs)
+    weights[:-1] = weights[1:]
+    weights[last_tokens] = 0
+    targets = np.empty_like(tokens)
+    targets.flat[:-1] = tokens.flat[1:]
+    targets.flat[last_tokens] = pad
+    flat = {"weights": weights, "segments": segments, "positions": positions}
+    return {"tokens": tokens, "targets": targets} | {
+        name: array.reshape(tokens.shape) for name, array in flat.items()
+    }
