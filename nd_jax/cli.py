@@ -4,15 +4,16 @@ Imports of a verb stand inside its function, so that ``nd --help`` and the verbs
 once.
 """
 
+import argparse
 import inspect
 import itertools
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -210,7 +211,7 @@ def tokenizer_evaluate(
       tokenizer: directory of the tokenizer; by default the shipped one.
       split: which traces.
       max_events: leave longer traces out.
-      json: also write {traces, tokens_mean, tokens_p95, roundtrip_failures} to this file.
+      json: also write {traces, tokens_mean, tokens_p95, bytes_per_token, roundtrip_failures, refused} there.
     """
     from nd_jax.console import table, track, write_json
     from nd_jax.language.measure import evaluate
@@ -220,8 +221,124 @@ def tokenizer_evaluate(
     datasets = [open_traces(path, split) for path in traces]
     items = track(itertools.chain.from_iterable(datasets), "encoding", sum(map(len, datasets)))
     figures = asdict(evaluate(Tokenizer.load(tokenizer), items, max_events))
-    table(f"tokens per trace, {tokenizer}", ["figure", "value"], figures.items())
+    by_kind = {f"bytes per token, {kind}": value for kind, value in figures["bytes_per_token"].items()}
+    shown = {name: value for name, value in figures.items() if name != "bytes_per_token"} | by_kind
+    table(f"tokens per trace, {tokenizer}", ["figure", "value"], shown.items())
     write_json(json, figures)
+
+
+def tokenizer_inspect(
+    tokenizer: Path = Path("tokenizer"),
+    text: str | None = None,
+    traces: Path | None = None,
+    index: int = 0,
+    longest: int = 20,
+    json: Path | None = None,
+) -> None:
+    """Show a tokenizer's pieces by kind and its longest ones, and how it cuts a text or a trace.
+
+    Examples:
+      nd tokenizer inspect
+      nd tokenizer inspect --tokenizer small --text "total = total + 1"
+      nd tokenizer inspect --traces traces/cruxeval --index 3
+
+    Args:
+      tokenizer: directory of the tokenizer; by default the shipped one.
+      text: a text to cut.
+      traces: directory of a trace dataset, one trace of which to cut, every step shown.
+      index: which trace, from 0.
+      longest: how many of the longest pieces to show.
+      json: also write {kinds, longest, text, trace} to this file.
+    """
+    from nd_jax.console import console, table, write_json
+    from nd_jax.language.measure import cut_trace, longest_pieces, piece_kinds
+    from nd_jax.language.tokenizer import Tokenizer
+    from nd_jax.tracing.dataset import open_traces
+
+    loaded = Tokenizer.load(tokenizer)
+    kinds = piece_kinds(loaded)
+    figures = {"kinds": kinds, "longest": longest_pieces(loaded, longest)}
+    table(f"pieces of {tokenizer} (fingerprint {loaded.fingerprint})", ["kind", "pieces"], kinds.items())
+    console.print("longest:", "  ".join(map(repr, figures["longest"])), markup=False)
+    if text is not None:
+        figures["text"] = [repr(loaded.piece(i))[2:-1] for i in loaded.encode_text(text)]
+    if traces is not None:
+        dataset = open_traces(traces, "all")
+        if not 0 <= index < len(dataset):
+            raise UserError(f"{traces} has {len(dataset)} traces: --index 0 to {len(dataset) - 1}")
+        figures["trace"] = cut_trace(loaded, dataset[index])
+    for name in ("text", "trace"):
+        if name in figures:
+            console.print(f"{name}, {len(figures[name])} tokens:", "|".join(figures[name]), markup=False)
+    write_json(json, figures)
+
+
+def pack(words: Sequence[str]) -> None:
+    """Write the rows of a config file to disk, for when reading them must be faster than making them.
+
+    usage: nd pack CONFIG --out DIR --rows N [--workers N] [--SETTING VALUE ...]
+
+    Examples:
+      nd pack configs/nano.py --out packed --rows 100000
+      nd train configs/nano.py --data.packed packed
+
+    A folder that holds some of these rows is added to. Training on them gives the same batches as without.
+      --out DIR        the folder of rows
+      --rows N         how many: a run reads steps times global batch
+      --workers N      processes that make rows (default: one a core)
+    """
+    config, options, overrides = _config_words(pack, words, {"out": Path, "rows": int, "workers": int})
+    if options.out is None or not options.rows or options.rows < 1:
+        raise UserError("say where and how many: --out DIR --rows N")
+
+    from nd_jax.console import console
+    from nd_jax.data.pipeline import pack_rows
+    from nd_jax.training.config import load_config
+
+    data = load_config(config, overrides).data
+    rows = pack_rows(data, options.out, options.rows, options.workers or os.cpu_count() or 1)
+    console.print(f"{options.out} holds {rows} rows of {data.row_length} tokens")
+
+
+def data_inspect(words: Sequence[str]) -> None:
+    """Show a row that a config file trains on: what it says, and what of it is learned.
+
+    usage: nd data inspect CONFIG [--row N] [--json FILE] [--SETTING VALUE ...]
+
+    Examples:
+      nd data inspect configs/nano.py --row 7
+      nd data inspect configs/nano.py --data.policy.turning 9
+
+      --row N          number of the row (default: 0)
+      --json FILE      also write {row, tokens, padding, sessions} to this file
+    """
+    config, options, overrides = _config_words(data_inspect, words, {"row": int, "json": Path})
+
+    from nd_jax.console import console, write_json
+    from nd_jax.data.inspect import read_row, show_row
+    from nd_jax.data.pipeline import open_rows
+    from nd_jax.training.config import load_config
+
+    data = load_config(config, overrides).data
+    row = read_row(open_rows(data), data, options.row or 0)
+    console.print(show_row(row), soft_wrap=True)
+    write_json(options.json, row)
+
+
+def _config_words(
+    verb: Callable[..., None], words: Sequence[str], options: Mapping[str, Callable[[str], Any]]
+) -> tuple[Path, argparse.Namespace, list[str]]:
+    """Part a verb's words into its config file, its own options, and overrides of the config's settings."""
+    parser = argparse.ArgumentParser(prog=f"nd {verb.__name__}", add_help=False, allow_abbrev=False)
+    for name, kind in options.items():
+        if kind is bool:
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            parser.add_argument(f"--{name}", type=kind)
+    if not words or words[0].startswith("-"):
+        print(inspect.getdoc(verb))
+        raise SystemExit(0 if words and words[0] in ("-h", "--help") else 2)
+    return Path(words[0]), *parser.parse_known_args(words[1:])
 
 
 def train(words: Sequence[str]) -> None:
@@ -239,17 +356,8 @@ def train(words: Sequence[str]) -> None:
       --distributed    one of several processes (JAX finds them from Slurm, GKE, TPU or JAX_* variables)
       --json FILE      also write the run's figures to this file
     """
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="nd train", add_help=False, allow_abbrev=False)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--distributed", action="store_true")
-    if not words or words[0].startswith("-"):
-        print(inspect.getdoc(train))
-        raise SystemExit(0 if words and words[0] in ("-h", "--help") else 2)
-    config = Path(words[0])
-    options, overrides = parser.parse_known_args(words[1:])
+    own = {"out": Path, "json": Path, "distributed": bool}
+    config, options, overrides = _config_words(train, words, own)
 
     from nd_jax.training.config import load_config
     from nd_jax.training.memory import keep_freed_memory
@@ -409,6 +517,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "trace show": trace_show,
     "tokenizer train": tokenizer_train,
     "tokenizer evaluate": tokenizer_evaluate,
+    "tokenizer inspect": tokenizer_inspect,
+    "data inspect": data_inspect,
+    "pack": pack,
     "train": train,
     "eval states": eval_states,
     "eval cruxeval": eval_cruxeval,
@@ -433,7 +544,7 @@ def main() -> None:
     # Compiled programs are kept between calls; jax reads this when it is imported.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "nd_jax"))
     try:
-        if verb is train:
+        if verb in (train, pack, data_inspect):
             verb(words)
         else:
             description = (inspect.getdoc(verb) or "").partition("\nArgs:")[0]
