@@ -22,7 +22,7 @@ HOSTILE: dict[str, tuple[str, set[str]]] = {
     "swallows everything": (
         "def f():\n    while True:\n        try:\n            while True: pass\n"
         "        except BaseException: pass",
-        TOO_LONG,
+        {"too many events", *TOO_LONG},
     ),
     "loop while loading": ("while True: pass\ndef f(): return 1", TOO_LONG),
     "sleep": ("import time\ndef f(): time.sleep(1000)", {"timeout"}),
@@ -149,7 +149,7 @@ HOSTILE: dict[str, tuple[str, set[str]]] = {
     "stops blocking": (
         "import fcntl, os\nos.set_blocking(3, False)\nfcntl.fcntl(3, 1031, 4096)\n"
         "def f():\n    x = ['y' * 40] * 10\n    for i in range(900): pass\n    return 1",
-        {"exit"},
+        {"exit", "1"},
     ),
     # The tracer
     "puts the tracer back": (
@@ -307,7 +307,7 @@ HOSTILE: dict[str, tuple[str, set[str]]] = {
     ),
     "makes warnings errors": (
         "import typing\ntyping.warnings.simplefilter('error')\ndef f(): return 1",
-        {"1"},
+        {"1", "module raises"},
     ),
     "hidden evaluation": (
         "import typing\nclass A:\n    x: '__imp' 'ort__(\"copy\")._deepcopy_dispatch.clear()' = 3\n"
@@ -357,7 +357,7 @@ WALLED: dict[str, tuple[str, set[str]]] = {
     ),
     "subprocess": ("import subprocess\ndef f(): subprocess.run(['/bin/true'])", {DENIED}),
     "system calls": (
-        "import ctypes, os\ndef f():\n    libc = ctypes.CDLL(None)\n"
+        "import ctypes, os\nlibc = ctypes.CDLL(None)\ndef f():\n"
         "    calls = (57, 58, 56) if os.uname().machine == 'x86_64' else (220,)\n"
         "    return [libc.fork(), *(libc.syscall(call, 17, 0, 0, 0, 0) for call in calls)]",
         {"[-1, -1, -1, -1]", "[-1, -1]"},

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from nd_jax.tracing import sandbox
 from nd_jax.tracing.pool import Outcome, WorkerLimits, record
 from nd_jax.tracing.schema import to_json
 
-LIMITS = WorkerLimits(cpu_s=1, wall_s=3.0, memory_mb=300)
+LIMITS = WorkerLimits(cpu_s=1, memory_mb=300)
 PLAIN = "def f(a):\n    b = [c for c in a]\n    return b, len(b), sorted(b), str(b), '\\d'"
 USES_THE_LIBRARY = """import re
 import copy
@@ -109,7 +110,10 @@ def test_a_hostile_program_costs_itself_only(
     first, *others = NEIGHBOURS
     monkeypatch.setattr(tempfile, "tempdir", str(surroundings.temporary))
     processes, files = descendants(), surroundings.files()
-    before, outcome, *after = record([first, hostile, *others], LIMITS, workers=1, verify=True)
+    # Only what waits for ever is to meet the clock, and only what differs from run to run needs the gate.
+    limits = replace(LIMITS, wall_s=3.0 if "timeout" in results else 60.0)
+    verify = "nondeterministic" in results
+    before, outcome, *after = record([first, hostile, *others], limits, workers=1, verify=verify)
     assert result(outcome) in results, outcome
     assert [as_bytes(neighbour) for neighbour in (before, *after)] == alone
     assert descendants() <= processes
