@@ -29,6 +29,8 @@ _BINDING_FIELDS: dict[type[ast.AST], str] = {
     ast.MatchMapping: "rest",
 }
 
+_BINDING = frozenset((ast.Attribute, *_BINDING_FIELDS))
+
 
 def split_of(source: str) -> Literal["train", "heldout"]:
     """Say on which side a program falls; needs nothing but its source."""
@@ -56,7 +58,8 @@ def normalised_source(source: str) -> str:
         if isinstance(node, str):
             spelled.append(node)
         else:
-            bound.update(_binds(node))
+            if type(node) in _BINDING:
+                bound.update(_binds(node))
             pending.extend(reversed(_spell(node, bound)))
     numbers: dict[str, str] = {}
     return "".join(
@@ -125,13 +128,10 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 def _binds(node: ast.AST) -> list[str]:
-    """List the names that the program chooses in this node, marked as `_spell` marks them."""
-    kind = type(node)
+    """List the names that the program chooses in a node of `_BINDING`, marked as `_spell` marks them."""
     if isinstance(node, ast.Attribute):
         return [] if isinstance(node.ctx, ast.Load) else [f".{node.attr}"]
-    if kind not in _BINDING_FIELDS:
-        return []
-    names = [f"'{getattr(node, _BINDING_FIELDS[kind])}"]
+    names = [f"'{getattr(node, _BINDING_FIELDS[type(node)])}"]
     if isinstance(node, ast.ClassDef):  # what its body binds is reached as an attribute
         names += [f".{item.name}" for item in node.body if isinstance(item, _DOCUMENTED[1:])]
         targets = [target for item in node.body if isinstance(item, ast.Assign) for target in item.targets]

@@ -25,7 +25,7 @@ from nd_jax.errors import UserError
 from nd_jax.programs.splits import split_of
 from nd_jax.tracing import tfds_format
 from nd_jax.tracing.records import Records
-from nd_jax.tracing.schema import SCHEMA_VERSION, Trace, from_json, to_json
+from nd_jax.tracing.schema import SCHEMA_VERSION, Trace, encode_json, from_json, to_json
 from nd_jax.tracing.shards import Shards
 
 SPLITS = ("train", "heldout")
@@ -102,7 +102,7 @@ class TraceWriter:
             self.recorded[kind] += 1
 
     def _write(self, kind: str, head: Any, body: str = "") -> None:
-        line = f"{kind}\t{json.dumps(head, ensure_ascii=False)}\t{body}\n"
+        line = f"{kind}\t{encode_json(head)}\t{body}\n"
         self._journal.write(line.encode("utf-8", "backslashreplace"))
 
     def add(self, trace: Trace) -> None:
