@@ -33,6 +33,11 @@ class DataConfig:
     state_weight: float = 1.0
     """Loss weight of the tokens of states that follow an action, and of END."""
 
+    place_weight: float = 1.0
+    """Factor on the loss weight of the tokens of such a state that say where the program is: its event, line
+    and frame. They are a quarter of a state's tokens and a tenth of its loss: above 1, control flow is
+    learned sooner, and values later."""
+
     action_weight: float = 0.0
     """Loss weight of action tokens: the user chooses actions, the model need not predict them."""
 

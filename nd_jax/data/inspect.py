@@ -17,12 +17,13 @@ def read_row(stream: RowStream, config: DataConfig, number: int) -> dict[str, An
     """Read a row back from the arrays that a model is trained on.
 
     Returns:
-      ``row``, ``tokens``, ``padding`` (places without a token) and ``sessions``, each a list of parts: what
-      is given (program and start state), then each action and each state in turn. A part has ``tokens``,
-      ``weight`` (its tokens' loss weight as targets) and ``segments`` (each its kind and text).
+      ``row``, ``tokens``, ``padding`` (places without a token), ``place_weight`` (the factor on the weight of
+      a learned state's event, line and frame) and ``sessions``, each a list of parts: what is given (program
+      and start state), then each action and each state in turn. A part has ``tokens``, ``weight`` (its
+      tokens' loss weight as targets, without that factor) and ``segments`` (each its kind and text).
     """
     row = stream[number]
-    laid = lay_out(row, config, stream.tokenizer.pad)
+    laid = lay_out(row, config, stream.tokenizer)
     tokens = laid["tokens"][0].tolist()
     weights = [0.0, *laid["weights"][0].tolist()]  # of each token, as the target of the one before
     runs = iter(row.runs.tolist())
@@ -40,7 +41,10 @@ def read_row(stream: RowStream, config: DataConfig, number: int) -> dict[str, An
             })  # fmt: skip
             begin = end
         sessions.append(parts)
-    return {"row": number, "tokens": begin, "padding": len(tokens) - begin, "sessions": sessions}
+    return {
+        "row": number, "tokens": begin, "padding": len(tokens) - begin, "place_weight": config.place_weight,
+        "sessions": sessions,
+    }  # fmt: skip
 
 
 def show_row(row: dict[str, Any]) -> Text:
@@ -50,6 +54,8 @@ def show_row(row: dict[str, Any]) -> Text:
         f"row {row['row']}: {row['tokens']} of {length} places filled, {row['padding']} are padding\n"
     )
     shown.append("loss weight at the left, 0 is masked; ")
+    if row["place_weight"] != 1:
+        shown.append(f"event, line and frame of a state weigh {row['place_weight']:g} times that; ")
     for kind, style in STYLES.items():
         shown.append(f"{kind} ", style=style)
     for number, parts in enumerate(row["sessions"], 1):

@@ -7,6 +7,7 @@ import numpy as np
 
 from nd_jax.data.config import DataConfig
 from nd_jax.language.encoded import EncodedSession
+from nd_jax.language.tokenizer import Tokenizer
 
 
 class Rows(NamedTuple):
@@ -82,7 +83,7 @@ class Rows(NamedTuple):
         return cls(tokens.reshape(count, -1), runs, sessions, rows)
 
 
-def lay_out(block: Rows, config: DataConfig, pad: int) -> dict[str, np.ndarray]:
+def lay_out(block: Rows, config: DataConfig, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
     """Give the arrays of some rows, each ``[rows, row_length]``.
 
     Returns:
@@ -105,15 +106,20 @@ def lay_out(block: Rows, config: DataConfig, pad: int) -> dict[str, np.ndarray]:
 
     # The start state is given, as the program is: only states after an action are the model's to say.
     by_run = np.full(len(runs), config.state_weight, np.float32)
-    by_run[(np.arange(len(runs)) - np.repeat(first_runs, sessions)) % 2 == 1] = config.action_weight
+    factor_by_run = np.full(len(runs), config.place_weight, np.float32)
+    is_action = (np.arange(len(runs)) - np.repeat(first_runs, sessions)) % 2 == 1
+    by_run[is_action] = config.action_weight
     by_run[first_runs] = config.context_weight
     by_run[first_runs[paddings]] = 0
+    factor_by_run[is_action] = factor_by_run[first_runs] = 1
     weights = np.repeat(by_run, runs)
+    if config.place_weight != 1:
+        weights *= np.where(tokenizer.tells_place[tokens.ravel()], np.repeat(factor_by_run, runs), 1)
     weights[:-1] = weights[1:]
     weights[last_tokens] = 0
     targets = np.empty_like(tokens)
     targets.flat[:-1] = tokens.flat[1:]
-    targets.flat[last_tokens] = pad
+    targets.flat[last_tokens] = tokenizer.pad
     flat = {"weights": weights, "segments": segments, "positions": positions}
     return {"tokens": tokens, "targets": targets} | {
         name: array.reshape(tokens.shape) for name, array in flat.items()

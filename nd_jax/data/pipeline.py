@@ -91,7 +91,7 @@ def global_batches(
     batches = stream.rows.batch(
         config.global_batch // hosts,
         drop_remainder=True,
-        batch_fn=functools.partial(_lay_out, config=config, pad=stream.tokenizer.pad),
+        batch_fn=functools.partial(_lay_out, config=config, tokenizer=stream.tokenizer),
     )[start_step * hosts + host :: hosts]
     options = grain.ReadOptions(num_threads=config.threads, prefetch_buffer_size=config.prefetch)
     made = batches.to_iter_dataset(options)
@@ -151,8 +151,8 @@ def _block_in_worker(numbers: range) -> Rows:
     return _block(_stream, numbers)
 
 
-def _lay_out(rows: Sequence[Rows], config: DataConfig, pad: int) -> dict[str, np.ndarray]:
-    return lay_out(Rows.join(rows), config, pad)
+def _lay_out(rows: Sequence[Rows], config: DataConfig, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+    return lay_out(Rows.join(rows), config, tokenizer)
 
 
 def _parse_flags() -> None:

@@ -198,7 +198,7 @@ def fingerprint(config: DataConfig, settings: Mapping[str, Any]) -> str:
       config: the settings.
       settings: what decides the rows (`row_settings`).
     """
-    names = ("global_batch", "state_weight", "action_weight", "context_weight")
+    names = ("global_batch", "state_weight", "place_weight", "action_weight", "context_weight")
     text = json.dumps([{name: getattr(config, name) for name in names}, settings], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

@@ -95,9 +95,18 @@ class TokenizerSpec:
             *(PAD, BOS, END, UNKNOWN, PROGRAM, STATE_END, ARG, DEL),
             *EVENTS.values(),
             *ACTIONS.values(),
-            *(frame(number) for number in range(self.frames)),
-            *(pointer(line) for line in range(1, self.lines + 1)),
+            *self._numbered,
         ]
+
+    @property
+    def place_symbols(self) -> list[str]:
+        """The control symbols that say where a program is: events, frames and lines."""
+        return [*EVENTS.values(), *self._numbered]
+
+    @property
+    def _numbered(self) -> list[str]:
+        lines = (pointer(line) for line in range(1, self.lines + 1))
+        return [*(frame(number) for number in range(self.frames)), *lines]
 
 
 SMALL = TokenizerSpec(vocab_size=1024, lines=64, frames=16)

@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
 
 from nd_jax.errors import UserError
@@ -38,6 +39,7 @@ class Tokenizer:
       trained: how it was trained, as `nd_jax.language.training.train` noted it.
       fingerprint: changes whenever the ids of any document could.
       pad, bos, end: ids of the padding, first and last symbol of a document.
+      tells_place: of each id, whether it is an event, a line or a frame, ``[vocab_size]`` bool.
     """
 
     def __init__(self, model: bytes, spec: TokenizerSpec, trained: dict[str, Any]):
@@ -71,6 +73,8 @@ class Tokenizer:
         ]
         self.fingerprint = _fingerprint(processor, spec)
         self.pad, self.bos, self.end = (self._ids[symbol] for symbol in (PAD, BOS, END))
+        self.tells_place = np.zeros(spec.vocab_size, bool)
+        self.tells_place[[self._ids[symbol] for symbol in spec.place_symbols]] = True
         self._packed = {symbol: pack_ids([i]) for i, symbol in enumerate(symbols)}
         self._lines: dict[str, bytes] = {}
 

@@ -14,7 +14,7 @@ def test_all_tokens_are_shown_with_their_weights(traces, tokenizer):
     stream = RowStream(mix([RowSource(traces, tokenizer, CONFIG)], CONFIG), ROWS, {}, tokenizer)
     for number in range(5):
         row = read_row(stream, CONFIG, number)
-        laid = {name: array[0] for name, array in lay_out(stream[number], CONFIG, tokenizer.pad).items()}
+        laid = {name: array[0] for name, array in lay_out(stream[number], CONFIG, tokenizer).items()}
         assert row["tokens"] == (laid["segments"] > 0).sum() == CONFIG.row_length - row["padding"]
         assert len(row["sessions"]) == laid["segments"].max()
         text = "".join(text for parts in row["sessions"] for part in parts for _, text in part["segments"])

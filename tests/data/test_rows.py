@@ -14,6 +14,7 @@ from nd_jax.debugger.policy import PolicyConfig
 from nd_jax.errors import UserError
 from nd_jax.language.parse import parse
 from nd_jax.language.symbols import ACTION_OF, Role
+from nd_jax.tracing.schema import EVENT_KINDS
 
 CONFIG = DataConfig(row_length=256, global_batch=8, seed=3)
 
@@ -29,7 +30,7 @@ def same(a, b):
 
 def arrays(source, index):
     """A row as a model gets it."""
-    laid = lay_out(source[index], CONFIG, source.tokenizer.pad)
+    laid = lay_out(source[index], CONFIG, source.tokenizer)
     return {name: array[0] for name, array in laid.items()}
 
 
@@ -86,7 +87,7 @@ def test_rows_are_well_filled(source):
 
 def test_rows_laid_out_together_are_those_laid_out_alone(source, tokenizer):
     alone = [arrays(source, i) for i in range(5)]
-    together = lay_out(Rows.join([source[i] for i in range(5)]), CONFIG, tokenizer.pad)
+    together = lay_out(Rows.join([source[i] for i in range(5)]), CONFIG, tokenizer)
     for name, array in together.items():
         assert array.dtype == alone[0][name].dtype
         assert np.array_equal(array, np.stack([row[name] for row in alone]))
@@ -150,3 +151,16 @@ def test_fingerprint_names_what_decides_the_batches(tokenizer):
     ]
     names = {name(CONFIG), name(CONFIG, "b"), *(name(replace(CONFIG, **change)) for change in changes)}
     assert len(names) == 6
+
+
+def test_the_place_weight_counts_where_a_learned_state_says_where_it_is(source, tokenizer):
+    weighted = replace(CONFIG, place_weight=3.0)
+    for i in range(20):
+        plain, more = (lay_out(source[i], config, tokenizer) for config in (CONFIG, weighted))
+        segments = [tokenizer.segments([int(target)])[0] for target in plain["targets"][0]]
+        factors = more["weights"][0] / np.where(plain["weights"][0] > 0, plain["weights"][0], 1)
+        for segment, weight, factor in zip(segments, plain["weights"][0], factors, strict=True):
+            event = segment.text.endswith("_sep|>") and segment.text[2:-6] in EVENT_KINDS
+            frame = segment.text.startswith("<|frame_") and segment.text[8].isdigit()
+            place = segment.kind == "pointer" or event or frame
+            assert factor == (0 if weight == 0 else 3 if place and weight == CONFIG.state_weight else 1)
