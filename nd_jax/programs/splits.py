@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from nd_jax.programs.syntax import parse
 
+Split = Literal["train", "heldout"]
 HELD_OUT_ONE_IN = 20
 """One normalised source in so many is held out: 5 %."""
 
@@ -32,7 +33,7 @@ _BINDING_FIELDS: dict[type[ast.AST], str] = {
 _BINDING = frozenset((ast.Attribute, *_BINDING_FIELDS))
 
 
-def split_of(source: str) -> Literal["train", "heldout"]:
+def split_of(source: str) -> Split:
     """Say on which side a program falls; needs nothing but its source."""
     normalised = normalised_source(source).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(normalised, digest_size=8, person=b"nd_jax split").digest()

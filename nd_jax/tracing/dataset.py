@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from nd_jax.errors import UserError
-from nd_jax.programs.splits import split_of
+from nd_jax.programs.splits import Split, split_of
 from nd_jax.tracing import tfds_format
 from nd_jax.tracing.records import Records
 from nd_jax.tracing.schema import SCHEMA_VERSION, Trace, encode_json, from_json, to_json
@@ -105,9 +105,9 @@ class TraceWriter:
         line = f"{kind}\t{encode_json(head)}\t{body}\n"
         self._journal.write(line.encode("utf-8", "backslashreplace"))
 
-    def add(self, trace: Trace) -> None:
-        """Add a trace; its source decides the split."""
-        split = split_of(trace.source)
+    def add(self, trace: Trace, split: Split | None = None) -> None:
+        """Add a trace; ``split`` is its program's, where it is known already."""
+        split = split or split_of(trace.source)
         head = {"id": trace.id, "python": trace.python, "events": len(trace.events),
                 "frames": len(trace.functions)}  # fmt: skip
         self._write(split, head, to_json(trace))

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from nd_jax.programs.program import Program
+from nd_jax.programs.splits import Split
 from nd_jax.tracing import worker
 from nd_jax.tracing.invariants import check
 from nd_jax.tracing.schema import EXCEPTION, Event, Trace
@@ -25,16 +26,22 @@ __all__ = ["Evaluation", "EvaluationOutcome", "Outcome", "WorkerLimits", "evalua
 
 S = TypeVar("S")
 T = TypeVar("T")
+_SPLITS: dict[Any, Split] = {status: split for split, status in worker.RECORDED.items()}
 _FORGED = Dropped("forged result", "what it sent is no result")
 
 
 class Outcome(NamedTuple):
-    """What became of a program: its trace, or a short reason to count by and the detail to read."""
+    """What became of a program: its trace, or a short reason to count by and the detail to read.
+
+    Attributes:
+      split: the side that `nd_jax.programs.splits.split_of` gives the program of a trace.
+    """
 
     program_id: str
     trace: Trace | None
     reason: str | None = None
     detail: str = ""
+    split: Split | None = None
 
 
 class Evaluation(NamedTuple):
@@ -174,7 +181,7 @@ def _chunks(items: Iterable[S], size: int) -> Iterator[list[S]]:
 
 
 def _record(slot: _Slot, programs: list[Program], verify: bool) -> list[Outcome]:
-    jobs = [["trace", program.source, program.entry, program.arguments] for program in programs]
+    jobs = [["record", program.source, program.entry, program.arguments] for program in programs]
     payloads = slot.run(jobs, hash_seed=0)
     found = [_trace(program, payload) for program, payload in zip(programs, payloads, strict=True)]
     if verify:
@@ -183,8 +190,10 @@ def _record(slot: _Slot, programs: list[Program], verify: bool) -> list[Outcome]
         for index, untraced, traced in zip(again, gates[::2], gates[1::2], strict=True):
             found[index] = _compare(found[index], payloads[index], untraced, traced)
     return [
-        Outcome(program.id, None, *trace) if isinstance(trace, Dropped) else Outcome(program.id, trace)
-        for program, trace in zip(programs, found, strict=True)
+        Outcome(program.id, None, *trace)
+        if isinstance(trace, Dropped)
+        else Outcome(program.id, trace, split=_SPLITS[payload[:1]])
+        for program, trace, payload in zip(programs, found, payloads, strict=True)
     ]
 
 
@@ -198,6 +207,8 @@ def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
             reason, detail = content
             whole = "".join((reason, detail)).isprintable()
             return Dropped(reason[:80], detail[:400]) if whole else _FORGED
+        if payload[:1] not in _SPLITS:
+            return _FORGED
         python, functions, events = content
         trace = Trace(
             program.id, program.source, program.entry, program.arguments, python, functions,
@@ -218,7 +229,7 @@ def _compare(
             return run
     if isinstance(trace, Dropped):
         return trace
-    if second != first:
+    if second[1:] != first[1:]:
         return Dropped("nondeterministic", "a second run, under another hash seed, has another trace")
     root = trace.events[-1].value
     raised = [event.value for event in trace.events if event.kind == EXCEPTION and not event.depth]

@@ -9,8 +9,9 @@ messages with a length before them:
 4. zygote, when the child is dead, its group killed and its folder gone: wait status and CPU seconds.
 
 A child exits with `TAINTED` where the program it has just run changed what the next one would see.
-Jobs: ``["trace", source, entry, arguments]``, ``["run", ...]`` the same without a tracer, and ``["evaluate",
-source, expression]``.
+Jobs: ``["record", source, entry, arguments]`` for a trace and its program's split (it takes as long as the
+trace: here all cores share the work), ``["trace", ...]`` for the trace alone, ``["run", ...]`` for the
+result without a tracer, and ``["evaluate", source, expression]``.
 """
 
 import builtins
@@ -29,6 +30,7 @@ from contextlib import suppress
 from operator import is_
 from typing import Any, NamedTuple
 
+from nd_jax.programs.splits import Split, split_of
 from nd_jax.tracing import recorder, sandbox
 from nd_jax.tracing.schema import encode_json
 from nd_jax.tracing.tracer import Dropped, TraceLimits
@@ -36,6 +38,7 @@ from nd_jax.tracing.tracer import Dropped, TraceLimits
 START, FRAME, END = struct.Struct("<i16s"), struct.Struct("<16sIQ"), struct.Struct("<id")
 TAINTED = 93
 TRACE, DROPPED, TEXT, ERROR = b"T", b"D", b"V", b"E"
+RECORDED: dict[Split, bytes] = {"train": b"R", "heldout": b"H"}  # a trace, by its program's split
 # Modules that programs often import and that keep no state a later program could see, once checked for
 # changes.
 CHECKED_MODULES = ("abc", "bisect", "cmath", "collections", "collections.abc", "copy", "dataclasses", "enum",
@@ -116,6 +119,7 @@ def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:
     if kind == "run":
         result = recorder.run_program(program)
         return TEXT + result.encode() if isinstance(result, str) else DROPPED + json.dumps(result).encode()
+    status = RECORDED[split_of(program.source)] if kind == "record" else TRACE
     trace = recorder.trace_program(program, limits)
     if not isinstance(trace, Dropped):
         try:
@@ -124,7 +128,7 @@ def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:
             trace = Dropped("not UTF-8", "a name holds a lone surrogate")
         else:
             if len(events) <= max_bytes:
-                return TRACE + events
+                return status + events
             trace = Dropped("too large", f"{len(events)} bytes of JSON")
     return DROPPED + json.dumps(trace).encode()
 
