@@ -169,9 +169,8 @@ def _kill_leftovers() -> None:
 
 
 class _Zygote:
-    def __init__(self) -> None:
-        self.control = socket.socket(fileno=0)
-        self.config = json.loads(read_message(self.control) or b"{}")
+    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+        self.control, self.config = control, config
         os.environ.clear()
         sandbox.adopt_orphans()
         self.walls = sandbox.Sandbox(self.config["folder"], sandbox.Limits(**self.config["process"]))
@@ -219,7 +218,8 @@ class _Zygote:
             finally:
                 os._exit(70)
         os.close(writer)
-        socket.send_fds(self.control, [START.pack(pid, secret)], [reader])
+        with suppress(OSError):  # the parent has gone, as `_wait` will see
+            socket.send_fds(self.control, [START.pack(pid, secret)], [reader])
         os.close(reader)
         ended = self._wait(pid)
         if ended is not None:
@@ -251,8 +251,14 @@ class _Zygote:
 
 def main() -> None:
     """Serve the parent at descriptor 0."""
-    zygote = _Zygote()
+    control = socket.socket(fileno=0)
+    message = read_message(control)
+    if message is None:
+        return
+    config = json.loads(message)
+    os.mkdir(config["folder"], 0o700)  # here, not by the parent, who may be killed before this process starts
     try:
-        zygote.serve()
+        with suppress(BrokenPipeError, ConnectionResetError):  # the parent has gone
+            _Zygote(control, config).serve()
     finally:
-        sandbox.remove_folder(zygote.walls.folder)
+        sandbox.remove_folder(config["folder"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import select
 import signal
 import socket
@@ -20,6 +21,7 @@ from nd_jax.tracing import sandbox, worker
 from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # an interpreter may need them to start
+_GATHER_S = 0.0  # results come every few hundred microseconds: to wake for each would cost as much as it
 _ROOT = str(Path(__file__).parents[2])
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from nd_jax.tracing.worker import main; main()"
 
@@ -64,7 +66,7 @@ class Zygote:
 
     def __init__(self, limits: WorkerLimits, hash_seed: int) -> None:
         self._limits = limits
-        self._folder = tempfile.mkdtemp(prefix="nd-worker-")
+        self._folder = os.path.join(tempfile.gettempdir(), f"nd-worker-{secrets.token_hex(8)}")
         self._control, theirs = socket.socketpair()
         python = limits.python or sys.executable
         libraries = {name: os.environ[name] for name in _LIBRARY_PATHS if name in os.environ}
@@ -76,7 +78,6 @@ class Zygote:
                     env={"PYTHONHASHSEED": str(hash_seed), "LC_ALL": "C.UTF-8", **libraries},
                 )  # fmt: skip
         except OSError as error:
-            self._remove_folder()
             raise UserError(f"cannot start the interpreter {python}: {error.strerror}") from None
         process = {
             name: getattr(limits, name)
@@ -104,11 +105,9 @@ class Zygote:
         self.kill()
         self._process.wait()
         self._control.close()
-        self._remove_folder()
-
-    def _remove_folder(self) -> None:
-        """Remove what a process that was killed from outside could not."""
-        with suppress(OSError):  # a child of its may yet be dying
+        with suppress(
+            OSError
+        ):  # it has removed its folder, unless it was killed: then a child may yet be dying
             sandbox.remove_folder(self._folder)
 
     def run(self, jobs: Sequence[list[Any]]) -> list[bytes | Dropped]:
@@ -159,6 +158,7 @@ class Zygote:
                     poll.unregister(frames.descriptor)
                 if len(frames.payloads) > done:
                     deadline = time.monotonic() + self._limits.wall_s
+                    time.sleep(_GATHER_S)
             if self._control.fileno() in ready:
                 ended = worker.read_message(self._control)
                 if ended is None:

@@ -1,7 +1,9 @@
 """Programs run in limited processes: each costs itself only, whatever it does."""
 
+import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ from constructs import CONSTRUCTS, expected
 from traced_programs import compact, program
 
 from nd_jax.errors import UserError
+from nd_jax.tracing import sandbox, worker
 from nd_jax.tracing.pool import Evaluation, WorkerLimits, evaluate, record
 from nd_jax.tracing.zygote import Zygote
 
@@ -95,6 +98,24 @@ def test_a_killed_collector_leaves_nothing():
             break
         subprocess.run(["true"])
     assert not Path(folder).exists()
+
+
+def test_a_collector_killed_while_it_starts_leaves_nothing(tmp_path):
+    """Its process of its own is told nothing, or nobody listens to it."""
+    for sent in (b"", b"whole"):
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-c", "from nd_jax.tracing.worker import main; main()"]
+        with theirs, subprocess.Popen(command, stdin=theirs, stderr=subprocess.PIPE) as process:
+            if sent:
+                config = {"folder": str(tmp_path / "worker"), "root": "", "bytes": 1, "trace": {}}
+                config["process"] = sandbox.Limits(1, 300, 1, 32, 64)._asdict()
+                worker.write_message(ours, json.dumps(config).encode())
+            ours.close()
+            theirs.close()
+            errors = process.communicate()[1]
+        assert process.returncode == 0, errors
+        assert errors == b""
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_says_what_is_enforced():
