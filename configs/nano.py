@@ -20,8 +20,8 @@ config = Experiment(
         n_kv_heads=2,
         head_dim=64,
         d_ff=256,
+        rope_theta=1e6,
         qk_norm=True,
-        tied_embeddings=False,
     ),
     data=DataConfig(
         traces=("runs/quickstart/traces",),
@@ -29,6 +29,7 @@ config = Experiment(
         row_length=256,
         global_batch=8,
         context_weight=0.1,
+        place_weight=4.0,
         policy=PolicyConfig(step_only=6.0, forward_from_anywhere=0.5, root_skip=0.5, inverse_root_skip=0.5),
     ),
     optimizer=OptimizerConfig(name="muon", learning_rate=1e-2, muon_iterations=3),

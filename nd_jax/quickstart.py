@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nd_jax.errors import UserError
+from nd_jax.programs.synthetic import SyntheticConfig
 
 if TYPE_CHECKING:
     from nd_jax.evaluation.verbs import Model
@@ -34,6 +35,12 @@ class QuickstartConfig:
 
     programs: int = 20_000
     """Synthetic programs to record; one in twenty is held out."""
+
+    generator: SyntheticConfig = SyntheticConfig(
+        loops=0.7, whiles=0.1, nested=0.0, helpers=0.29, branches=0.77, max_lines=8
+    )
+    """What they are like: shorter and plainer than the generator's default, so that a small model learns in
+    minutes to find its way in them."""
 
     vocab_size: int = 1024
     """Pieces of the tokenizer; a small model cannot carry the shipped 8,192."""
@@ -130,10 +137,10 @@ def _same_settings(config: QuickstartConfig) -> None:
 
 
 def _record(config: QuickstartConfig) -> dict[str, Any]:
-    from nd_jax.programs.synthetic import SyntheticConfig, generate
+    from nd_jax.programs.synthetic import generate
     from nd_jax.tracing.collect import show_counts
 
-    programs = generate(SyntheticConfig(), config.seed, 0, config.programs)
+    programs = generate(config.generator, config.seed, 0, config.programs)
     return show_counts(_traces(programs, config.out / "traces", config, config.programs))
 
 

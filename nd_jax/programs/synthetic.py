@@ -44,13 +44,13 @@ class SyntheticConfig:
     """Of those loops, where branches are allowed: keep the best so far."""
     nested: float = 0.05
     """Of those loops: a loop in a loop."""
-    helpers: float = 0.31
+    helpers: float = 0.36
     """Has a second function, which is called."""
-    branches: float = 0.64
+    branches: float = 0.9
     """May have ``if`` statements (most that may do; conditional expressions stand anywhere)."""
     guards: float = 0.09
     """Of those: begins with an early return for some inputs."""
-    exceptions: float = 0.12
+    exceptions: float = 0.1
     """Raises and catches, for some inputs."""
     uncaught: float = 0.1
     """Of the functions that raise: nobody catches."""
@@ -62,7 +62,7 @@ class SyntheticConfig:
     """The entry function is called ``f``."""
     max_parameters: int = 3
     """Most inputs of an entry function."""
-    max_lines: int = 10
+    max_lines: int = 16
     """Longest program; a longer draft is thrown away for another one."""
 
 
