@@ -1,7 +1,7 @@
 """Write a debugger session as segments (grammar: `nd_jax.language.symbols`)."""
 
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 
 from nd_jax.debugger.actions import WITH_LINES, Action
@@ -55,7 +55,7 @@ def render_context(context: Iterable[str]) -> list[Segment]:
     for number, line in enumerate(context, 1):
         if "\n" in line or "\r" in line:
             raise Unrenderable("line break in line", f"line {number} of the context")
-        segments.append(Segment("pointer", pointer(number), role))
+        segments.append(_context_pointer(number))
         segments.append(Segment("source", line + "\n", role))
     return segments
 
@@ -81,7 +81,7 @@ def render_action(action: Action, lines: int) -> list[Segment]:
         return [_action_symbol(ACTIONS[name])]
     if not all(0 < line <= lines for line in breakpoints):
         raise Unrenderable("line outside the program", f"{action}")
-    pointers = (Segment("pointer", pointer(line), Role.ACTION) for line in breakpoints)
+    pointers = (_action_pointer(line) for line in breakpoints)
     return [_action_symbol(ACTIONS[name]), *pointers]
 
 
@@ -145,15 +145,19 @@ def _changes(before: dict[str, str], after: dict[str, str]) -> list[Segment]:
     segments: list[Segment] = []
     for name, text in after.items():
         if before.get(name) != text:
-            if not name.isidentifier():
-                raise Unrenderable("name", f"{name!r} is not an identifier")
-            segments.append(Segment("name", name + "=", _STATE))
-            segments.append(_value(text))
+            segments += _binding(name, text)
     if not before.keys() <= after.keys():
         for name in before:
             if name not in after:
                 segments += (_symbol(DEL), Segment("name", name + "\n", _STATE))
     return segments
+
+
+@lru_cache(maxsize=1 << 14)  # most come again and again
+def _binding(name: str, text: str) -> tuple[Segment, Segment]:
+    if not name.isidentifier():
+        raise Unrenderable("name", f"{name!r} is not an identifier")
+    return Segment("name", name + "=", _STATE), _value(text)
 
 
 def _value(text: str) -> Segment:
@@ -162,6 +166,7 @@ def _value(text: str) -> Segment:
     return Segment("value", text + "\n", _STATE)
 
 
+# Each role has its own, since an enum's member is slow to hash.
 @cache
 def _symbol(text: str) -> Segment:
     return Segment("marker", text, Role.STATE)
@@ -175,6 +180,16 @@ def _action_symbol(text: str) -> Segment:
 @cache
 def _pointer(line: int) -> Segment:
     return Segment("pointer", pointer(line), Role.STATE)
+
+
+@cache
+def _action_pointer(line: int) -> Segment:
+    return Segment("pointer", pointer(line), Role.ACTION)
+
+
+@cache
+def _context_pointer(line: int) -> Segment:
+    return Segment("pointer", pointer(line), Role.CONTEXT)
 
 
 _NOTHING: dict[str, str] = {}
