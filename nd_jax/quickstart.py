@@ -12,7 +12,7 @@ import functools
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +36,10 @@ class QuickstartConfig:
     programs: int = 20_000
     """Synthetic programs to record; one in twenty is held out."""
 
-    generator: SyntheticConfig = SyntheticConfig(
-        loops=0.7, whiles=0.1, nested=0.0, helpers=0.29, branches=0.77, max_lines=8
+    generator: SyntheticConfig = field(
+        default_factory=lambda: SyntheticConfig(
+            loops=0.7, whiles=0.1, nested=0.0, helpers=0.29, branches=0.77, max_lines=8
+        )
     )
     """What they are like: shorter and plainer than the generator's default, so that a small model learns in
     minutes to find its way in them."""
