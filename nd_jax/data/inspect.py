@@ -22,7 +22,7 @@ def read_row(stream: RowStream, config: DataConfig, number: int) -> dict[str, An
       and start state), then each action and each state in turn. A part has ``tokens``, ``weight`` (its
       tokens' loss weight as targets, without that factor) and ``segments`` (each its kind and text).
     """
-    row = stream[number]
+    row = stream.rows[number]
     laid = lay_out(row, config, stream.tokenizer)
     tokens = laid["tokens"][0].tolist()
     weights = [0.0, *laid["weights"][0].tolist()]  # of each token, as the target of the one before

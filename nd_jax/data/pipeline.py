@@ -1,17 +1,17 @@
 """Global batches from rows: which rows a step reads, and which of them this host makes."""
 
-import functools
 import multiprocessing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import grain
 import numpy as np
 
 from nd_jax.data.config import DataConfig
 from nd_jax.data.layout import Rows, lay_out
+from nd_jax.data.mixture import Mixture, RowsByNumber
 from nd_jax.data.packed import open_packed, refuse_other_settings, write_packed
 from nd_jax.data.rows import ROWS, RowSource, row_settings
 from nd_jax.errors import UserError
@@ -30,14 +30,10 @@ class RowStream:
       tokenizer: what encoded them.
     """
 
-    rows: grain.MapDataset[Rows]
+    rows: RowsByNumber
     length: int
     settings: dict[str, Any]
     tokenizer: Tokenizer
-
-    def __getitem__(self, number: int) -> Rows:
-        """Give one row."""
-        return cast(Rows, self.rows[number])  # typed as if a row could be missing
 
 
 def open_rows(config: DataConfig) -> RowStream:
@@ -56,22 +52,34 @@ def open_rows(config: DataConfig) -> RowStream:
         named = [dataset.fingerprint for dataset in traces] or packed.settings["traces"]
         settings = row_settings(config, named, tokenizer)
         refuse_other_settings(packed.directory, packed.settings, settings)
-        return RowStream(grain.MapDataset.source(cast(Any, packed)), packed.rows, settings, tokenizer)
+        return RowStream(packed, packed.rows, settings, tokenizer)
     traces = [open_traces(path, "train") for path in config.traces]
     settings = row_settings(config, [dataset.fingerprint for dataset in traces], tokenizer)
-    rows = mix([RowSource(dataset, tokenizer, config) for dataset in traces], config)
-    return RowStream(rows, ROWS, settings, tokenizer)
+    sources = [RowSource(dataset, tokenizer, config) for dataset in traces]
+    if len(sources) == 1:
+        return RowStream(sources[0], ROWS, settings, tokenizer)
+    weights = config.weights or [len(dataset) for dataset in traces]
+    return RowStream(Mixture(sources, weights), ROWS, settings, tokenizer)
 
 
-def mix(sources: Sequence[RowSource], config: DataConfig) -> grain.MapDataset[Rows]:
-    """Mix the sources by weight into one index-addressable dataset of rows."""
-    datasets = [grain.MapDataset.source(cast(Any, source)) for source in sources]
-    if config.weights and len(config.weights) != len(datasets):
-        raise UserError(
-            f"{len(config.weights)} --data.weights for {len(datasets)} --data.traces: give one for each"
-        )
-    weights = config.weights or tuple(len(source.traces) for source in sources)
-    return grain.MapDataset.mix(datasets, weights=weights) if len(datasets) > 1 else datasets[0]
+class _HostBatches:
+    """A `grain` random-access source of one host's share of the global batches.
+
+    By batch, since grain's own work for an element takes longer than reading a packed row.
+    """
+
+    def __init__(self, stream: RowStream, config: DataConfig, start_step: int, host: int, hosts: int):
+        self._stream, self._config, self._start_step = stream, config, start_step
+        self._rows = config.global_batch // hosts
+        self._first = host * self._rows
+
+    def __len__(self) -> int:
+        return ROWS // self._config.global_batch - self._start_step
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        first = (self._start_step + index) * self._config.global_batch + self._first
+        rows = _block(self._stream, range(first, first + self._rows))
+        return lay_out(rows, self._config, self._stream.tokenizer)
 
 
 def global_batches(
@@ -88,11 +96,7 @@ def global_batches(
     """
     if config.global_batch % hosts:
         raise UserError(f"a global batch of {config.global_batch} rows does not divide by {hosts} hosts")
-    batches = stream.rows.batch(
-        config.global_batch // hosts,
-        drop_remainder=True,
-        batch_fn=functools.partial(_lay_out, config=config, tokenizer=stream.tokenizer),
-    )[start_step * hosts + host :: hosts]
+    batches = grain.MapDataset.source(_HostBatches(stream, config, start_step, host, hosts))
     options = grain.ReadOptions(num_threads=config.threads, prefetch_buffer_size=config.prefetch)
     made = batches.to_iter_dataset(options)
     if config.workers:
@@ -136,7 +140,7 @@ def pack_rows(config: DataConfig, out: Path, rows: int, workers: int) -> int:
 
 
 def _block(stream: RowStream, numbers: range) -> Rows:
-    return Rows.join([stream[number] for number in numbers])
+    return Rows.join([stream.rows[number] for number in numbers])
 
 
 _stream: RowStream  # of a worker process
@@ -149,10 +153,6 @@ def _open_in_worker(config: DataConfig) -> None:
 
 def _block_in_worker(numbers: range) -> Rows:
     return _block(_stream, numbers)
-
-
-def _lay_out(rows: Sequence[Rows], config: DataConfig, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
-    return lay_out(Rows.join(rows), config, tokenizer)
 
 
 def _parse_flags() -> None:

@@ -32,8 +32,8 @@ from nd_jax.tracing.schema import Trace
 ROWS = 10**12
 """Length of every source: more rows than a run reads, since the order never wraps."""
 
-SAMPLER = 2
-"""Version of this module's way to sample and pack; another version's rows are other rows."""
+SAMPLER = 3
+"""Version of the way to sample, pack and mix; another version's rows are other rows."""
 
 SMALLEST_ROOM = 16
 """Tokens below which no session is tried."""

@@ -3,7 +3,7 @@
 from nd_jax.data.config import DataConfig
 from nd_jax.data.inspect import read_row, show_row
 from nd_jax.data.layout import lay_out
-from nd_jax.data.pipeline import RowStream, mix
+from nd_jax.data.pipeline import RowStream
 from nd_jax.data.rows import ROWS, RowSource
 from nd_jax.language.symbols import ACTION_OF, END, PROGRAM, STATE_END
 
@@ -11,10 +11,10 @@ CONFIG = DataConfig(row_length=256, state_weight=1.0, action_weight=0.25, contex
 
 
 def test_all_tokens_are_shown_with_their_weights(traces, tokenizer):
-    stream = RowStream(mix([RowSource(traces, tokenizer, CONFIG)], CONFIG), ROWS, {}, tokenizer)
+    stream = RowStream(RowSource(traces, tokenizer, CONFIG), ROWS, {}, tokenizer)
     for number in range(5):
         row = read_row(stream, CONFIG, number)
-        laid = {name: array[0] for name, array in lay_out(stream[number], CONFIG, tokenizer).items()}
+        laid = {name: array[0] for name, array in lay_out(stream.rows[number], CONFIG, tokenizer).items()}
         assert row["tokens"] == (laid["segments"] > 0).sum() == CONFIG.row_length - row["padding"]
         assert len(row["sessions"]) == laid["segments"].max()
         text = "".join(text for parts in row["sessions"] for part in parts for _, text in part["segments"])
@@ -31,7 +31,7 @@ def test_all_tokens_are_shown_with_their_weights(traces, tokenizer):
 
 
 def test_each_state_stands_on_a_line_behind_its_weight(traces, tokenizer):
-    stream = RowStream(mix([RowSource(traces, tokenizer, CONFIG)], CONFIG), ROWS, {}, tokenizer)
+    stream = RowStream(RowSource(traces, tokenizer, CONFIG), ROWS, {}, tokenizer)
     row = read_row(stream, CONFIG, 0)
     lines = [line.rstrip() for line in show_row(row).plain.split("\n")]
     symbols = [text for parts in row["sessions"] for part in parts for kind, text in part["segments"]

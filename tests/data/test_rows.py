@@ -8,7 +8,8 @@ import pytest
 
 from nd_jax.data.config import DataConfig
 from nd_jax.data.layout import Rows, lay_out
-from nd_jax.data.pipeline import RowStream, global_batches, mix
+from nd_jax.data.mixture import Mixture
+from nd_jax.data.pipeline import RowStream, global_batches
 from nd_jax.data.rows import ROWS, RowSource, fingerprint, row_settings
 from nd_jax.debugger.policy import PolicyConfig
 from nd_jax.errors import UserError
@@ -114,12 +115,11 @@ def rows_of(batch):
 @pytest.mark.parametrize("hosts", [1, 2, 4, 8])
 def test_hosts_share_the_same_global_batches_and_resume_anywhere(traces, tokenizer, hosts):
     sources = [RowSource(traces, tokenizer, CONFIG), RowSource(traces[::3], tokenizer, CONFIG)]
-    config = replace(CONFIG, weights=(0.7, 0.3))
-    stream = RowStream(mix(sources, config), ROWS, {}, tokenizer)
-    whole = global_batches(stream, config)
+    stream = RowStream(Mixture(sources, (0.7, 0.3)), ROWS, {}, tokenizer)
+    whole = global_batches(stream, CONFIG)
     expected = [next(whole) for _ in range(5)]
     for start in (0, 3):
-        parts = [global_batches(stream, config, start, host, hosts) for host in range(hosts)]
+        parts = [global_batches(stream, CONFIG, start, host, hosts) for host in range(hosts)]
         for step in range(start, 5):
             batches = [next(part) for part in parts]
             assert all(batch["tokens"].shape == (8 // hosts, 256) for batch in batches)
@@ -131,11 +131,25 @@ def test_refusals(source, traces, tokenizer):
         RowSource([], tokenizer, CONFIG)
     with pytest.raises(UserError, match="no trace fits"):
         RowSource(traces, tokenizer, replace(CONFIG, row_length=20))
-    stream = RowStream(mix([source], CONFIG), ROWS, {}, tokenizer)
+    stream = RowStream(source, ROWS, {}, tokenizer)
     with pytest.raises(UserError, match="3 hosts"):
         global_batches(stream, CONFIG, hosts=3)
     with pytest.raises(UserError, match="weights"):
-        mix([source] * 2, replace(CONFIG, weights=(1.0,)))
+        Mixture([source] * 2, (1.0,))
+    with pytest.raises(UserError, match="weights -1"):
+        Mixture([source] * 2, (1.0, -1.0))
+
+
+@pytest.mark.parametrize("weights", [(0.7, 0.3), (1, 1, 1), (5000, 1), (3, 1e-9, 2, 0.5), (18947, 957)])
+def test_a_mixture_spreads_its_sources_by_weight(weights):
+    sources = [[(d, k) for k in range(2500)] for d in range(len(weights))]
+    drawn = [Mixture(sources, weights)[i] for i in range(2500)]  # type: ignore[arg-type]
+    for d, weight in enumerate(weights):
+        numbers = [k for source, k in drawn if source == d]
+        assert numbers == list(range(len(numbers)))  # none is left out, none comes twice
+        share = max(weight / sum(weights), 0.001)
+        for i in range(100, 2500, 100):
+            assert abs(sum(source == d for source, _ in drawn[:i]) - i * share) < 3
 
 
 def test_fingerprint_names_what_decides_the_batches(tokenizer):
