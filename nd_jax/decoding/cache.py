@@ -39,7 +39,7 @@ def _pinned(x_BxKxSxDh: jax.Array) -> jax.Array:
     return constrain(x_BxKxSxDh, "batch", "kv_heads", "length", "head_dim")
 
 
-def prefill(model: Transformer, tokens_BxP: Array, dtype: jnp.dtype) -> tuple[jax.Array, Cache]:
+def prefill(model: Transformer, tokens_BxP: jax.Array, dtype: jnp.dtype) -> tuple[jax.Array, Cache]:
     """Run left-aligned prompts from their beginning; what pads write after a prompt's end must stay masked.
 
     Returns:

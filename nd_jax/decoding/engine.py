@@ -142,7 +142,7 @@ def _refill(
 ) -> _Slots:
     """Read prompts into slots and generate the first token of each."""
     module = bind(model, params)
-    x_RxPxD, cache = prefill(module, arrivals.tokens_RxP, slots.cache.keys[0].dtype)
+    x_RxPxD, cache = prefill(module, jnp.asarray(arrivals.tokens_RxP), slots.cache.keys[0].dtype)
     last_R = jnp.maximum(arrivals.lengths_R - 1, 0)
     logits_RxV = module.logits(jnp.take_along_axis(x_RxPxD, last_R[:, None, None], axis=1)[:, 0])
     key = jax.random.key(seed)
