@@ -25,7 +25,7 @@ from opcode import opmap
 from operator import is_
 from typing import Any, NamedTuple, NoReturn
 
-from nd_jax.tracing.schema import CALL, EXCEPTION, LINE, OPENING, RESUME, RETURN, UNWIND, YIELD
+from nd_jax.tracing.schema import CALL, EXCEPTION, LINE, RESUME, RETURN, UNWIND, YIELD
 from nd_jax.tracing.values import ATOMS, BIG, FAST, flat, is_cut, render, render_exception
 
 FILE = "".join(("<program", ">"))  # an object of its own: the program's frames are told by its identity
@@ -128,10 +128,12 @@ class Recorder:
         trace = frame.f_trace if known.suspends else None
         if trace is not None:
             return trace(frame, RESUME, None)
-        functions = self.functions
-        followed = known.follow(self, len(functions), known)
-        functions.append(known.name)
-        return followed.trace(frame, CALL, None)
+        depth, fid = len(stack), len(self.functions)
+        if depth >= self.deepest:
+            self.fail("too deep", f"more than {self.deepest} frames")
+        self.functions.append(known.name)
+        stack.append(fid)
+        return known.follow(self, fid, depth, known).trace(frame, CALL, None)
 
 
 class _Frame:
@@ -144,9 +146,9 @@ class _Frame:
 
     __slots__ = ("code", "depth", "fid", "last", "raised_at", "run", "seen", "shown")
 
-    def __init__(self, run: Recorder, fid: int, code: _Code) -> None:
-        self.run, self.fid, self.code = run, fid, code
-        self.depth, self.raised_at, self.last = 0, -1, -1
+    def __init__(self, run: Recorder, fid: int, depth: int, code: _Code) -> None:
+        self.run, self.fid, self.depth, self.code = run, fid, depth, code
+        self.raised_at = self.last = -1
         self.seen = [_NOTHING] * len(code.names)
         self.shown = _NONE_SHOWN
 
@@ -159,7 +161,7 @@ class _Frame:
                 if not run.stack:
                     return None
                 self.raised_at = -1
-            else:
+            elif kind != CALL:
                 kind, value = (self.leave if kind == RETURN else self.other)(frame, kind, arg)
                 if kind is None:
                     return self.trace
@@ -194,9 +196,9 @@ class _Frame:
         return kind, value
 
     def other(self, frame: types.FrameType, kind: str, arg: Any) -> tuple[Any, str | None]:
-        """Take an event that is no line or return: its kind (None: not recorded) and its value."""
+        """Take an event that is no call, line or return: its kind (None: not recorded) and its value."""
         run, stack = self.run, self.run.stack
-        if kind in OPENING:
+        if kind == RESUME:
             self.depth = len(stack)
             if self.depth >= run.deepest:
                 run.fail("too deep", f"more than {run.deepest} frames")

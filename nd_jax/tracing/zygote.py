@@ -21,7 +21,7 @@ from nd_jax.tracing import sandbox, worker
 from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # an interpreter may need them to start
-_GATHER_S = 0.0  # results come every few hundred microseconds: to wake for each would cost as much as it
+_GATHER_S = 0.002  # results come faster than this: to wake for each of them would cost more than to read it
 _ROOT = str(Path(__file__).parents[2])
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from nd_jax.tracing.worker import main; main()"
 
@@ -158,7 +158,8 @@ class Zygote:
                     poll.unregister(frames.descriptor)
                 if len(frames.payloads) > done:
                     deadline = time.monotonic() + self._limits.wall_s
-                    time.sleep(_GATHER_S)
+                    if frames.wanted:
+                        time.sleep(_GATHER_S)
             if self._control.fileno() in ready:
                 ended = worker.read_message(self._control)
                 if ended is None:
@@ -204,6 +205,11 @@ class _Frames:
         self.forged = False
         self._secret, self._count, self._max_bytes = secret, count, max_bytes
         self._buffer = bytearray()
+
+    @property
+    def wanted(self) -> int:
+        """How many payloads are still to come."""
+        return self._count - len(self.payloads)
 
     def read(self) -> bool:
         """Take what is there; False when no more will come (now or at all)."""
