@@ -19,7 +19,7 @@ import numpy as np
 import sentencepiece
 
 from nd_jax.errors import UserError
-from nd_jax.language.encoded import EncodedSession, pack_ids, unpack_ids
+from nd_jax.language.encoded import ID_BYTES, EncodedSession, pack_ids, unpack_ids
 from nd_jax.language.render import render_context, render_steps
 from nd_jax.language.segmenting import SegmentReader
 from nd_jax.language.session import Session, Unrenderable
@@ -245,15 +245,13 @@ class Tokenizer:
                         new.append((part, len(part), line))
                         part.append(b"")
                         line = ""
-                    try:
-                        part.append(symbols[text])
-                    except KeyError:
-                        raise Unrenderable(
-                            "no such symbol", f"{text} is not in the tokenizer's spec"
-                        ) from None
+                    ids = symbols.get(text)
+                    if ids is None:
+                        raise Unrenderable("no such symbol", f"{text} is not in the tokenizer's spec")
+                    part.append(ids)
                 else:
                     line += text
-                    if text.endswith("\n"):
+                    if text[-1:] == "\n":
                         ids = lines.get(line)
                         if ids is None:
                             new.append((part, len(part), line))
@@ -265,24 +263,24 @@ class Tokenizer:
         if new:
             texts = [line for _, _, line in new]
             for (part, place, line), ids in zip(new, self._encode_texts(texts), strict=True):
-                part[place] = packed = pack_ids(ids)
+                part[place] = ids
                 if len(line) <= _MAX_LINE:
                     if len(lines) >= _MAX_LINES:
                         lines.clear()
-                    lines[line] = packed
+                    lines[line] = ids
         return [b"".join(part) for part in encoded]
 
-    def _encode_texts(self, texts: list[str]) -> list[list[int]]:
-        """Encode each text as `encode_text` does, all in one call."""
+    def _encode_texts(self, texts: list[str]) -> list[bytes]:
+        """Encode each text as `encode_text` does, all in one call, and pack the ids."""
         ids = self.encode_text("\n".join(texts))
-        encoded, begin, newline = [], 0, self._newline
+        packed, encoded, begin, newline = pack_ids(ids), [], 0, self._newline
         for text in texts[:-1]:
             end = begin - 1
             for _ in range(text.count("\n") + 1):
                 end = ids.index(newline, end + 1)
-            encoded.append(ids[begin:end])
+            encoded.append(packed[begin * ID_BYTES : end * ID_BYTES])
             begin = end + 1
-        encoded.append(ids[begin:])
+        encoded.append(packed[begin * ID_BYTES :])
         return encoded
 
 
