@@ -329,12 +329,13 @@ def _config_words(
     verb: Callable[..., None], words: Sequence[str], options: Mapping[str, Callable[[str], Any]]
 ) -> tuple[Path, argparse.Namespace, list[str]]:
     """Part a verb's words into its config file, its own options, and overrides of the config's settings."""
-    parser = argparse.ArgumentParser(prog=f"nd {verb.__name__}", add_help=False, allow_abbrev=False)
-    for name, kind in options.items():
+    name = verb.__name__.replace("_", " ")
+    parser = argparse.ArgumentParser(prog=f"nd {name}", add_help=False, allow_abbrev=False)
+    for option, kind in options.items():
         if kind is bool:
-            parser.add_argument(f"--{name}", action="store_true")
+            parser.add_argument(f"--{option}", action="store_true")
         else:
-            parser.add_argument(f"--{name}", type=kind)
+            parser.add_argument(f"--{option}", type=kind)
     if not words or words[0].startswith("-"):
         print(inspect.getdoc(verb))
         raise SystemExit(0 if words and words[0] in ("-h", "--help") else 2)

@@ -71,7 +71,7 @@ _FIRST = Weighted((STR, 4.5), (INTS, 2.5), (INT, 2), (WORDS, 0.8), (DICT, 1.2), 
 
 
 DRAFTS = 1000
-"""How often a program is written anew because it is too long, or found no use for its second function."""
+"""Most drafts of a program: one is thrown away if it is too long, or found no use for its second function."""
 
 
 def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Iterator[Program]:
@@ -164,8 +164,7 @@ class _Writer:
 
     def loop(self, d: Draft, v: Value) -> bool:
         """Write the main loop; True if it ended the function."""
-        config = self.config
-        branches = self.plan.branches
+        config, branches = self.config, self.plan.branches
         roll = self.dice.roll()
         if roll < config.searches and branches:
             patterns.search(d, v)

@@ -143,7 +143,7 @@ def test_refusals(source, traces, tokenizer):
 @pytest.mark.parametrize("weights", [(0.7, 0.3), (1, 1, 1), (5000, 1), (3, 1e-9, 2, 0.5), (18947, 957)])
 def test_a_mixture_spreads_its_sources_by_weight(weights):
     sources = [[(d, k) for k in range(2500)] for d in range(len(weights))]
-    drawn = [Mixture(sources, weights)[i] for i in range(2500)]  # type: ignore[arg-type]
+    drawn = [Mixture(sources, weights)[i] for i in range(2500)]  # type: ignore[arg-type]  # numbers for rows
     for d, weight in enumerate(weights):
         numbers = [k for source, k in drawn if source == d]
         assert numbers == list(range(len(numbers)))  # none is left out, none comes twice
