@@ -535,21 +535,13 @@ def main() -> None:
     """
     words = sys.argv[1:]
     name = next((name for n in (2, 1) if (name := " ".join(words[:n])) in VERBS), None)
-    if name is None:
-        asked = not words or words[0] in ("-h", "--help")
-        print(_overview() if asked else f"nd: there is no verb {words[0]!r}\n\n{_overview()}",
-              file=sys.stdout if asked else sys.stderr)  # fmt: skip
-        raise SystemExit(0 if asked else 2)
-    verb, words = VERBS[name], words[len(name.split()) :]
-    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of what is meant here
-    # Compiled programs are kept between calls; jax reads this when it is imported.
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "nd_jax"))
     try:
-        if verb in (train, pack, data_inspect):
-            verb(words)
-        else:
-            description = (inspect.getdoc(verb) or "").partition("\nArgs:")[0]
-            tyro.cli(verb, prog=f"nd {name}", description=description, args=words)
+        if name is None:
+            asked = not words or words[0] in ("-h", "--help")
+            print(_overview() if asked else f"nd: there is no verb {words[0]!r}\n\n{_overview()}",
+                  file=sys.stdout if asked else sys.stderr, flush=True)  # fmt: skip
+            raise SystemExit(0 if asked else 2)
+        _run(name, words[len(name.split()) :])
     except UserError as error:
         print(f"nd {name}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -558,6 +550,18 @@ def main() -> None:
     except KeyboardInterrupt:
         print(f"nd {name}: stopped", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _run(name: str, words: Sequence[str]) -> None:
+    logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax warns of what is meant here
+    # Compiled programs are kept between calls; jax reads this when it is imported.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "nd_jax"))
+    verb = VERBS[name]
+    if verb in (train, pack, data_inspect):
+        verb(words)
+    else:
+        description = (inspect.getdoc(verb) or "").partition("\nArgs:")[0]
+        tyro.cli(verb, prog=f"nd {name}", description=description, args=words)
 
 
 def _overview() -> str:
