@@ -44,11 +44,6 @@ class EncodedSession(NamedTuple):
         return (sum(map(len, self.parts)) + len(self.end)) // ID_BYTES
 
     @property
-    def least(self) -> int:
-        """How many tokens it takes up to the state that its first action leads to."""
-        return sum(map(len, self.parts[:4])) // ID_BYTES
-
-    @property
     def ids(self) -> list[int]:
         """Its ids in order."""
         return unpack_ids(b"".join(self.parts) + self.end)
