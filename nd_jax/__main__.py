@@ -1,29 +1,36 @@
-"""Where the process `nd` (or ``python -m nd_jax``) starts: with huge pages, then the verbs."""
+"""Where the process `nd` (or ``python -m nd_jax``) starts: with an allocator that keeps memory."""
 
 import os
 import sys
 
-HUGE_PAGES = "glibc.malloc.hugetlb=1"
+ALLOCATOR = {
+    "hugetlb": 1,  # ask the kernel for huge pages
+    "mmap_max": 0,  # map no block by itself: it would be given back when freed
+    "trim_threshold": 2**62,  # give nothing back
+    "arena_max": 1,  # threads' own arenas are too small for large blocks
+}
+"""Settings of glibc's allocator, ``glibc.malloc.*``."""
 
 
-def restart_with_huge_pages() -> None:
-    """Start this process anew with a memory allocator that uses huge pages, if it does not do so yet.
+def restart_with_allocator() -> None:
+    """Start this process anew with `ALLOCATOR`, if it does not run with it yet.
 
-    On CPU, XLA allocates a program's buffers whenever it runs, and glibc gets them from the kernel as fresh
-    pages of 4 KiB: a training step of the nano model faulted 17,000 times, a fourth of its time. glibc reads
-    the setting before Python runs, hence anew. Elsewhere than on Linux, or with the setting named by the
-    user, nothing is done.
+    On CPU, XLA allocates a program's buffers whenever it runs. By default glibc maps each large one as fresh
+    pages of 4 KiB, which the kernel faults in and zeroes: 17,000 faults, a third of the time, in a training
+    step of the nano model (BUILD.md). glibc reads its settings before Python runs, hence anew. Nothing is
+    done elsewhere than on Linux, or where the user made settings of the allocator.
     """
     before = os.environ.get("GLIBC_TUNABLES", "")
-    if sys.platform != "linux" or not sys.executable or "glibc.malloc.hugetlb" in before:
+    if sys.platform != "linux" or not sys.executable or "glibc.malloc" in before:
         return
-    os.environ["GLIBC_TUNABLES"] = f"{before}:{HUGE_PAGES}" if before else HUGE_PAGES
+    ours = [f"glibc.malloc.{name}={value}" for name, value in ALLOCATOR.items()]
+    os.environ["GLIBC_TUNABLES"] = ":".join([before, *ours] if before else ours)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def main() -> None:
     """Run the verb that the command line names."""
-    restart_with_huge_pages()
+    restart_with_allocator()
     from nd_jax import cli
 
     cli.main()

@@ -361,9 +361,6 @@ def train(words: Sequence[str]) -> None:
     config, options, overrides = _config_words(train, words, own)
 
     from nd_jax.training.config import load_config
-    from nd_jax.training.memory import keep_freed_memory
-
-    keep_freed_memory()
 
     experiment = load_config(config, overrides)
     if options.distributed:
@@ -505,9 +502,7 @@ def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART)
       nd quickstart --cruxeval cruxeval.jsonl
     """
     from nd_jax.quickstart import run
-    from nd_jax.training.memory import keep_freed_memory
 
-    keep_freed_memory()
     run(config)
 
 
