@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import tyro
 
+from nd_jax.ablation.variants import AblationConfig
 from nd_jax.errors import UserError
 from nd_jax.programs.synthetic import SyntheticConfig
 from nd_jax.quickstart import QuickstartConfig
@@ -506,6 +507,23 @@ def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART)
     run(config)
 
 
+def ablate(config: tyro.conf.OmitArgPrefixes[AblationConfig] = AblationConfig()) -> None:
+    """Compare variants of the trace language, each trained on as many tokens, by bits per state.
+
+    Each variant once, then the best ones and the base with more seeds. A second call goes on where the first
+    one stopped: runs that are done are kept.
+
+    Examples:
+      nd ablate --traces traces/synthetic --cruxeval cruxeval.jsonl
+      nd ablate --variants vocab-512 vocab-2048 --tokens 500000 --out runs/vocabulary
+    """
+    from nd_jax.ablation.running import run
+    from nd_jax.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    run(config)
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart,
     "trace": trace,
@@ -520,6 +538,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "eval states": eval_states,
     "eval cruxeval": eval_cruxeval,
     "eval report": eval_report,
+    "ablate": ablate,
 }
 
 

@@ -79,7 +79,7 @@ class RowSource:
 
     def __getstate__(self) -> dict:
         """Leave the programs at hand behind when a worker process takes the source over."""
-        return {name: value for name, value in self.__dict__.items() if name != "_program"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_program", "_trace_at")}
 
     def __setstate__(self, state: dict) -> None:
         """Let the copy keep programs of its own."""
@@ -89,6 +89,7 @@ class RowSource:
     def _keep_programs(self) -> None:
         """Keep programs at hand: neighbouring rows use the same."""
         self._program = lru_cache(maxsize=64)(self._read_program)
+        self._trace_at = lru_cache(maxsize=64)(self._find_trace)
 
     def __getitem__(self, index: int) -> Rows:
         """Make a row."""
@@ -110,11 +111,11 @@ class RowSource:
                 used += session.length
         return Rows.of(sessions, length, self.tokenizer.pad)
 
-    def _trace_at(self, place: int) -> int:
+    def _find_trace(self, place: int) -> int:
         """Which trace stands at a place of the order that runs through the epochs."""
         n = len(self.traces)
         epoch, place = divmod(place, n)
-        seed = _hash(self.config.seed, epoch) & 0xFFFFFFFF
+        seed = _epoch_seed(self.config.seed, epoch)
         return grain.experimental.index_shuffle(place, max_index=n - 1, seed=seed, rounds=4) if n > 1 else 0
 
     def _read_program(self, trace: int) -> _Program | None:
@@ -182,6 +183,11 @@ def fingerprint(config: DataConfig, settings: Mapping[str, Any]) -> str:
     names = ("global_batch", "state_weight", "place_weight", "action_weight", "context_weight")
     text = json.dumps([{name: getattr(config, name) for name in names}, settings], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _epoch_seed(seed: int, epoch: int) -> int:
+    return _hash(seed, epoch) & 0xFFFFFFFF
 
 
 def _hash(*numbers: int) -> int:

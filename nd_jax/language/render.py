@@ -1,10 +1,14 @@
-"""Write a debugger session as segments (grammar: `nd_jax.language.symbols`)."""
+"""Write a debugger session (grammar: `nd_jax.language.symbols`), as words or as segments.
+
+A word is a control symbol as it is spelled, or a whole line of text with its end: no symbol ends in one. They
+are what is encoded; segments, which are typed, are read off them.
+"""
 
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
-from itertools import chain
+from functools import lru_cache
 
 from nd_jax.debugger.actions import WITH_LINES, Action
+from nd_jax.language.segmenting import SegmentReader
 from nd_jax.language.session import Session, ShownState, Unrenderable
 from nd_jax.language.symbols import (
     ACTIONS,
@@ -17,7 +21,6 @@ from nd_jax.language.symbols import (
     SHOWS_LOCALS,
     SHOWS_VALUE,
     STATE_END,
-    Role,
     Segment,
     frame,
     pointer,
@@ -31,10 +34,7 @@ def render(session: Session) -> list[Segment]:
     Raises:
       Unrenderable: something in it has no place in the language.
     """
-    segments = [*render_context(session.context), *chain.from_iterable(render_steps(session))]
-    if session.ended:
-        segments.append(_symbol(END))
-    return segments
+    return _segments(write(session))
 
 
 def render_prompt(session: Session, action: Action) -> list[Segment]:
@@ -43,46 +43,73 @@ def render_prompt(session: Session, action: Action) -> list[Segment]:
     Raises:
       Unrenderable: something in it has no place in the language.
     """
-    segments = render(session._replace(ended=False))
-    segments += render_action(action, len(session.context))
-    return segments
+    words = [*write(session._replace(ended=False)), *write_action(action, len(session.context))]
+    return _segments(words)
 
 
 def render_context(context: Iterable[str]) -> list[Segment]:
+    """Write the beginning of a document as segments (`write_context`)."""
+    return _segments(write_context(context))
+
+
+def render_state(state: ShownState, history: "History", lines: int) -> list[Segment]:
+    """Write one state as segments (`write_state`)."""
+    return _segments(write_state(state, history, lines))
+
+
+def _segments(words: Iterable[str]) -> list[Segment]:
+    reader = SegmentReader()
+    for word in words:
+        (reader.text if word[-1] == "\n" else reader.symbol)(word)
+    return reader.segments
+
+
+def write(session: Session) -> list[str]:
+    """Write a whole session as words.
+
+    Raises:
+      Unrenderable: something in it has no place in the language.
+    """
+    words = write_context(session.context)
+    for part in write_steps(session):
+        words += part
+    if session.ended:
+        words.append(END)
+    return words
+
+
+def write_context(context: Iterable[str]) -> list[str]:
     """Write the beginning of a document: the program, each line behind its pointer."""
-    role = Role.CONTEXT
-    segments = [Segment("marker", BOS, role), Segment("marker", PROGRAM, role)]
+    words = [BOS, PROGRAM]
     for number, line in enumerate(context, 1):
         if "\n" in line or "\r" in line:
             raise Unrenderable("line break in line", f"line {number} of the context")
-        segments.append(_context_pointer(number))
-        segments.append(Segment("source", line + "\n", role))
-    return segments
+        words += (pointer(number), line + "\n")
+    return words
 
 
-def render_steps(session: Session) -> Iterator[list[Segment]]:
+def write_steps(session: Session) -> Iterator[list[str]]:
     """Write what follows the context: a state, then an action and the state it leads to in turn; no END."""
     history = History()
     lines = len(session.context)
     actions = iter(session.actions)
     for k, state in enumerate(session.states):
         if k:
-            yield render_action(next(actions), lines)
-        yield render_state(state, history, lines)
+            yield write_action(next(actions), lines)
+        yield write_state(state, history, lines)
         history.see(state)
 
 
-def render_action(action: Action, lines: int) -> list[Segment]:
+def write_action(action: Action, lines: int) -> list[str]:
     """Write one action; breakpoints lie within the program's lines."""
     name, breakpoints = action
     if bool(breakpoints) != (name in WITH_LINES):
         raise Unrenderable("breakpoints", f"{name} with {len(breakpoints)} lines")
     if not breakpoints:
-        return [_action_symbol(ACTIONS[name])]
+        return [ACTIONS[name]]
     if not all(0 < line <= lines for line in breakpoints):
         raise Unrenderable("line outside the program", f"{action}")
-    pointers = (_action_pointer(line) for line in breakpoints)
-    return [_action_symbol(ACTIONS[name]), *pointers]
+    return [ACTIONS[name], *map(pointer, breakpoints)]
 
 
 class History:
@@ -108,7 +135,7 @@ class History:
             self.locals[state.frame] = state.locals
 
 
-def render_state(state: ShownState, history: History, lines: int) -> list[Segment]:
+def write_state(state: ShownState, history: History, lines: int) -> list[str]:
     """Write one state, given what was shown before it.
 
     Args:
@@ -117,81 +144,49 @@ def render_state(state: ShownState, history: History, lines: int) -> list[Segmen
       lines: how many lines the program has.
     """
     event, line, number, bindings, value = state
-    segments = [_symbol(EVENTS[event])]
+    words = [EVENTS[event]]
     if line is not None:
         if not 0 < line <= lines:
             raise Unrenderable("line outside the program", f"line {line} of {lines}")
-        segments.append(_pointer(line))
+        words.append(pointer(line))
     elif event != RETURN or history.frame is not None:
         raise Unrenderable("no line", f"a {event} state without its line")
     if not 0 <= number <= history.frames:
         raise Unrenderable("frame number", f"frame {number} after {history.frames} frames")
     if number != (history.frame or 0):
-        segments.append(_symbol(frame(number)))
+        words.append(frame(number))
     if (bindings is None) == (event in SHOWS_LOCALS) or (value is None) == (event in SHOWS_VALUE):
         raise Unrenderable("fields", f"locals and value do not fit a {event} state")
     if bindings is not None:
         before = _NOTHING if event == CALL else history.locals.get(number, _NOTHING)
         if before != bindings:
-            segments += _changes(before, bindings)
+            words += _changes(before, bindings)
     if value is not None:
-        segments.append(_symbol(ARG))
-        segments.append(_value(value))
-    segments.append(_STATE_END)
-    return segments
+        words += (ARG, _value(value))
+    words.append(STATE_END)
+    return words
 
 
-def _changes(before: dict[str, str], after: dict[str, str]) -> list[Segment]:
-    segments: list[Segment] = []
-    for name, text in after.items():
-        if before.get(name) != text:
-            segments += _binding(name, text)
+def _changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    words = [_binding(name, text) for name, text in after.items() if before.get(name) != text]
     if not before.keys() <= after.keys():
         for name in before:
             if name not in after:
-                segments += (_symbol(DEL), Segment("name", name + "\n", _STATE))
-    return segments
+                words += (DEL, name + "\n")
+    return words
 
 
 @lru_cache(maxsize=1 << 14)  # most come again and again
-def _binding(name: str, text: str) -> tuple[Segment, Segment]:
+def _binding(name: str, text: str) -> str:
     if not name.isidentifier():
         raise Unrenderable("name", f"{name!r} is not an identifier")
-    return Segment("name", name + "=", _STATE), _value(text)
+    return f"{name}={_value(text)}"
 
 
-def _value(text: str) -> Segment:
+def _value(text: str) -> str:
     if "\n" in text or "\r" in text:
         raise Unrenderable("line break in value", f"{text[:40]!r}")
-    return Segment("value", text + "\n", _STATE)
-
-
-# Each role has its own, since an enum's member is slow to hash.
-@cache
-def _symbol(text: str) -> Segment:
-    return Segment("marker", text, Role.STATE)
-
-
-@cache
-def _action_symbol(text: str) -> Segment:
-    return Segment("marker", text, Role.ACTION)
-
-
-@cache
-def _pointer(line: int) -> Segment:
-    return Segment("pointer", pointer(line), Role.STATE)
-
-
-@cache
-def _action_pointer(line: int) -> Segment:
-    return Segment("pointer", pointer(line), Role.ACTION)
-
-
-@cache
-def _context_pointer(line: int) -> Segment:
-    return Segment("pointer", pointer(line), Role.CONTEXT)
+    return text + "\n"
 
 
 _NOTHING: dict[str, str] = {}
-_STATE = Role.STATE
-_STATE_END = _symbol(STATE_END)

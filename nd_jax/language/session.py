@@ -71,21 +71,13 @@ def show(tree: StateTree, trajectory: Trajectory, spec: TokenizerSpec) -> Sessio
     events = tree.events
     numbers: dict[int, int] = {}  # activation in the trace -> number in the session
     states: list[ShownState] = []
-    actions: list[Action] = []
     ended = trajectory.ended
-    action, i = None, trajectory.start
-    steps = iter(trajectory.steps)
-    while True:
+    for i in (trajectory.start, *(place for _, place in trajectory.steps)):
         kind, line, activation, _, locals_, value = events[i]
-        number = numbers.get(activation)
-        if number is None:
-            number = len(numbers)
-            if number == spec.frames:
-                ended = False
-                break
-            numbers[activation] = number
-        if action is not None:
-            actions.append(action)
+        number = numbers.setdefault(activation, len(numbers))
+        if number == spec.frames:
+            ended = False
+            break
         states.append(
             ShownState(
                 kind,
@@ -95,10 +87,7 @@ def show(tree: StateTree, trajectory: Trajectory, spec: TokenizerSpec) -> Sessio
                 value if kind in SHOWS_VALUE else None,
             )
         )
-        following = next(steps, None)
-        if following is None:
-            break
-        action, i = following
+    actions = tuple(action for action, _ in trajectory.steps[: len(states) - 1])
     if trajectory.drop_pointer:
         states[0] = states[0]._replace(line=None)
-    return Session(context, tuple(states), tuple(actions), ended)
+    return Session(context, tuple(states), actions, ended)

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import chain, groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ import numpy as np
 import sentencepiece
 
 from nd_jax.errors import UserError
-from nd_jax.language.encoded import ID_BYTES, EncodedSession, pack_ids, unpack_ids
-from nd_jax.language.render import render_context, render_steps
+from nd_jax.language.encoded import ID_BYTES, EncodedSession, pack_ids
+from nd_jax.language.render import write_context, write_steps
 from nd_jax.language.segmenting import SegmentReader
 from nd_jax.language.session import Session, Unrenderable
 from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, Segment, TokenizerSpec
@@ -76,7 +75,7 @@ class Tokenizer:
         self.tells_place = np.zeros(spec.vocab_size, bool)
         self.tells_place[[self._ids[symbol] for symbol in spec.place_symbols]] = True
         self._packed = {symbol: pack_ids([i]) for i, symbol in enumerate(symbols)}
-        self._lines: dict[str, bytes] = {}
+        self._words = dict(self._packed)  # the ids of symbols and of lines encoded before
 
     def __reduce__(self):
         return Tokenizer, (self._model, self.spec, self.trained)
@@ -173,10 +172,13 @@ class Tokenizer:
         Raises:
           Unrenderable: a text holds a lone surrogate, or a symbol is not in the tokenizer's spec.
         """
-        parts = [(role, list(group)) for role, group in groupby(segments, key=attrgetter("role"))]
-        encoded = [unpack_ids(part) for part in self._encode(group for _, group in parts)]
-        roles = [[int(role)] * len(ids) for (role, _), ids in zip(parts, encoded, strict=True)]
-        return list(chain.from_iterable(encoded)), list(chain.from_iterable(roles))
+        ids: list[int] = []
+        roles: list[int] = []
+        for (role, is_symbol), group in groupby(segments, key=lambda s: (s.role, s.kind in SYMBOL_KINDS)):
+            texts = [segment.text for segment in group]
+            ids += map(self._symbol_id, texts) if is_symbol else self.encode_text("".join(texts))
+            roles += [int(role)] * (len(ids) - len(roles))
+        return ids, roles
 
     def encode_context(self, context: Iterable[str]) -> bytes:
         """Encode a program's lines; gives the first part of every session on it.
@@ -184,7 +186,7 @@ class Tokenizer:
         Raises:
           Unrenderable: as `encode`, or a line is none.
         """
-        return self._encode([render_context(context)])[0]
+        return self._encode([write_context(context)])[0]
 
     def encode_session(self, session: Session, context: bytes | None = None) -> EncodedSession:
         """Encode a session: the ids of ``encode(render(session))``.
@@ -198,7 +200,7 @@ class Tokenizer:
         """
         if context is None:
             context = self.encode_context(session.context)
-        parts = self._encode(render_steps(session))
+        parts = self._encode(list(write_steps(session)))
         return EncodedSession([context, *parts], self._packed[END] if session.ended else b"")
 
     def segments(self, ids: Iterable[int]) -> list[Segment]:
@@ -230,57 +232,38 @@ class Tokenizer:
             except UnicodeDecodeError as error:
                 reader.invalid(f"bytes that are not UTF-8 ({error.reason})")
 
-    def _encode(self, parts: Iterable[Iterable[Segment]]) -> list[bytes]:
-        """Encode each part as the ids of its symbols and texts, packed."""
-        symbols, lines = self._packed, self._lines
-        encoded: list[list[bytes]] = []
-        new: list[tuple[list[bytes], int, str]] = []  # where the ids of a new line belong
-        for segments in parts:
-            part: list[bytes] = []
-            line = ""
-            encoded.append(part)
-            for kind, text, _ in segments:
-                if kind in SYMBOL_KINDS:
-                    if line:  # text without a line end
-                        new.append((part, len(part), line))
-                        part.append(b"")
-                        line = ""
-                    ids = symbols.get(text)
-                    if ids is None:
-                        raise Unrenderable("no such symbol", f"{text} is not in the tokenizer's spec")
-                    part.append(ids)
-                else:
-                    line += text
-                    if text[-1:] == "\n":
-                        ids = lines.get(line)
-                        if ids is None:
-                            new.append((part, len(part), line))
-                        part.append(ids or b"")
-                        line = ""
-            if line:
-                new.append((part, len(part), line))
-                part.append(b"")
-        if new:
-            texts = [line for _, _, line in new]
-            for (part, place, line), ids in zip(new, self._encode_texts(texts), strict=True):
-                part[place] = ids
-                if len(line) <= _MAX_LINE:
-                    if len(lines) >= _MAX_LINES:
-                        lines.clear()
-                    lines[line] = ids
-        return [b"".join(part) for part in encoded]
+    def _symbol_id(self, symbol: str) -> int:
+        try:
+            return self._ids[symbol]
+        except KeyError:
+            raise Unrenderable("no such symbol", f"{symbol} is not in the tokenizer's spec") from None
 
-    def _encode_texts(self, texts: list[str]) -> list[bytes]:
-        """Encode each text as `encode_text` does, all in one call, and pack the ids."""
-        ids = self.encode_text("\n".join(texts))
+    def _encode(self, parts: list[list[str]]) -> list[bytes]:
+        """Encode each part, a list of words (`nd_jax.language.render`), and pack the ids."""
+        words = self._words
+        try:
+            return [b"".join(map(words.__getitem__, part)) for part in parts]
+        except KeyError:
+            pass
+        new = list(dict.fromkeys(word for word in chain.from_iterable(parts) if word not in words))
+        for word in new:
+            if word[-1] != "\n":
+                self._symbol_id(word)  # it is none, and refused
+        ids_of = dict(zip(new, self._encode_lines(new), strict=True))
+        encoded = [b"".join([words.get(word) or ids_of[word] for word in part]) for part in parts]
+        if len(words) + len(new) > _MAX_LINES:
+            words = self._words = dict(self._packed)
+        words.update((word, ids) for word, ids in ids_of.items() if len(word) <= _MAX_LINE)
+        return encoded
+
+    def _encode_lines(self, lines: list[str]) -> list[bytes]:
+        """Encode each line, ended, as `encode_text` does, all in one call, and pack the ids."""
+        ids = self.encode_text("".join(lines))
         packed, encoded, begin, newline = pack_ids(ids), [], 0, self._newline
-        for text in texts[:-1]:
-            end = begin - 1
-            for _ in range(text.count("\n") + 1):
-                end = ids.index(newline, end + 1)
+        for _ in lines:
+            end = ids.index(newline, begin) + 1
             encoded.append(packed[begin * ID_BYTES : end * ID_BYTES])
-            begin = end + 1
-        encoded.append(packed[begin * ID_BYTES :])
+            begin = end
         return encoded
 
 

@@ -15,9 +15,9 @@ from nd_jax.console import track
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
-from nd_jax.language.render import render
+from nd_jax.language.render import write
 from nd_jax.language.session import Unrenderable, show
-from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, TokenizerSpec
+from nd_jax.language.symbols import BOS, END, PAD, UNKNOWN, TokenizerSpec
 from nd_jax.language.tokenizer import SPACE_SIGN, Tokenizer
 from nd_jax.tracing.dataset import open_traces
 from nd_jax.tracing.schema import Trace
@@ -93,11 +93,10 @@ def training_texts(
         tree = StateTree(trace)
         trajectory = sample_trajectory(tree, rng, policy, max_states)
         try:
-            segments = render(show(tree, trajectory, spec))
+            words = write(show(tree, trajectory, spec))
         except Unrenderable:
             continue
-        text = "".join("\n" if segment.kind in SYMBOL_KINDS else segment.text for segment in segments)
-        yield from filter(None, text.split("\n"))
+        yield from (word[:-1] for word in words if word[-1] == "\n" and word != "\n")
 
 
 def train_on_datasets(traces: Sequence[Path], spec: TokenizerSpec, seed: int) -> Tokenizer:

@@ -97,7 +97,7 @@ def from_json(text: str | bytes) -> Trace:
     if missing:
         raise ValueError(f"missing {', '.join(missing)}")
     try:
-        events = [Event(*event) for event in record["events"]]
+        events = list(map(Event._make, record["events"]))
     except TypeError as error:
         raise ValueError("an event is [kind, line, frame, depth, locals, value]") from error
     return Trace(**{**{name: record[name] for name in Trace._fields}, "events": events})

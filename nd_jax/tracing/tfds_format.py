@@ -33,9 +33,13 @@ def decode_example(record: bytes) -> dict[str, bytes]:
       ValueError: the bytes are no such Example.
     """
     values = {}
-    for entry in _fields(_only(record)):
-        name, feature = _fields(entry)
-        values[name.decode()] = _only(_only(feature))
+    entry, last = _only(record, 0, len(record))
+    while entry < last:
+        begin, end = _span(record, entry, last)
+        name, after = _span(record, begin, end)
+        value, value_end = _only(record, *_only(record, *_only(record, after, end)))
+        values[record[name:after].decode()] = record[value:value_end]
+        entry = end
     return values
 
 
@@ -50,33 +54,34 @@ def _field(number: int, data: bytes) -> bytes:
     return bytes(head) + data
 
 
-def _fields(data: bytes) -> list[bytes]:
-    """Split a message into its length-delimited fields."""
-    found, position = [], 0
-    while position < len(data):
+def _span(data: bytes, position: int, last: int) -> tuple[int, int]:
+    """Where the content of the length-delimited field at a position begins and ends, within a message."""
+    try:
         if data[position] & 7 != 2:
             raise ValueError("a field of another kind")
-        position += 1
-        size = shift = 0
-        while True:
-            if position >= len(data):
-                raise ValueError("it ends inside a field")
-            byte = data[position]
+        size = data[position + 1]
+        position += 2
+        if size > 0x7F:
+            size, shift = size & 0x7F, 7
+            while (byte := data[position]) > 0x7F:
+                size |= (byte & 0x7F) << shift
+                shift += 7
+                position += 1
+            size |= byte << shift
             position += 1
-            size |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        if position + size > len(data):
-            raise ValueError("it ends inside a field")
-        found.append(data[position : position + size])
-        position += size
-    return found
+    except IndexError:
+        raise ValueError("it ends inside a field") from None
+    if position + size > last:
+        raise ValueError("it ends inside a field")
+    return position, position + size
 
 
-def _only(data: bytes) -> bytes:
-    (value,) = _fields(data)
-    return value
+def _only(data: bytes, position: int, last: int) -> tuple[int, int]:
+    """The same of a message's only field."""
+    begin, end = _span(data, position, last)
+    if end != last:
+        raise ValueError("more than one field")
+    return begin, end
 
 
 def write_description(
