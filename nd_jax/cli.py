@@ -518,9 +518,7 @@ def ablate(config: tyro.conf.OmitArgPrefixes[AblationConfig] = AblationConfig())
       nd ablate --variants vocab-512 vocab-2048 --tokens 500000 --out runs/vocabulary
     """
     from nd_jax.ablation.running import run
-    from nd_jax.training.memory import keep_freed_memory
 
-    keep_freed_memory()
     run(config)
 
 

@@ -33,6 +33,7 @@ VARIANTS = {
     "vocab-8192": Variant("the shipped tokenizer's number of pieces", replace(SMALL, vocab_size=8192)),
     "pieces-2": Variant("pieces of two characters at most: near to characters",
                         replace(SMALL, max_piece_length=2)),
+    "letters": Variant("values spelled letter by letter", replace(SMALL, values="letters")),
     "pieces-4": Variant("pieces of four characters at most", replace(SMALL, max_piece_length=4)),
     "lines-512": Variant("symbols for long programs, with as many pieces of text as the base",
                          replace(SMALL, vocab_size=1024 + 448 + 48, lines=512, frames=64)),

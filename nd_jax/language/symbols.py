@@ -15,7 +15,7 @@ has are spelled as it spells them.
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from nd_jax.debugger.actions import FORWARD, INVERSE
 from nd_jax.tracing.schema import CALL, EVENT_KINDS, EXCEPTION, LINE, RESUME, RETURN, YIELD
@@ -87,6 +87,9 @@ class TokenizerSpec:
     """Number of frame symbols: a session ends before a state that would need one more."""
     max_piece_length: int = 16
     """Most characters of a piece of text."""
+    values: Literal["pieces", "letters"] = "pieces"
+    """How values are written: in pieces, as all text is, or with every letter and digit as a piece of its
+    own, so that what a value holds is seen without knowing how each piece is spelled."""
 
     @property
     def control_symbols(self) -> list[str]:

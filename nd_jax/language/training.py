@@ -15,8 +15,9 @@ from nd_jax.console import track
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
-from nd_jax.language.render import write
+from nd_jax.language.render import write_context, write_steps
 from nd_jax.language.session import Unrenderable, show
+from nd_jax.language.spelling import spell
 from nd_jax.language.symbols import BOS, END, PAD, UNKNOWN, TokenizerSpec
 from nd_jax.language.tokenizer import SPACE_SIGN, Tokenizer
 from nd_jax.tracing.dataset import open_traces
@@ -93,10 +94,16 @@ def training_texts(
         tree = StateTree(trace)
         trajectory = sample_trajectory(tree, rng, policy, max_states)
         try:
-            words = write(show(tree, trajectory, spec))
+            session = show(tree, trajectory, spec)
+            context, steps = write_context(session.context), list(chain.from_iterable(write_steps(session)))
         except Unrenderable:
             continue
-        yield from (word[:-1] for word in words if word[-1] == "\n" and word != "\n")
+        yield from (word[:-1] for word in context if word[-1] == "\n" and word != "\n")
+        lines = (word for word in steps if word[-1] == "\n" and word != "\n")
+        if spec.values == "letters":
+            yield from (part for part in chain.from_iterable(map(spell, lines)) if part != "\n")
+        else:
+            yield from (line[:-1] for line in lines)
 
 
 def train_on_datasets(traces: Sequence[Path], spec: TokenizerSpec, seed: int) -> Tokenizer:

@@ -13,6 +13,7 @@ from nd_jax.debugger.actions import STEP_INTO
 from nd_jax.debugger.policy import PolicyConfig, full_walk, sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
+from nd_jax.language.encoded import unpack_ids
 from nd_jax.language.measure import evaluate
 from nd_jax.language.parse import parse
 from nd_jax.language.render import render
@@ -30,10 +31,11 @@ HARD_TEXTS = [
 
 @pytest.fixture(scope="module")
 def tokenizers(tokenizer: Tokenizer, texts: list[str]) -> list[Tokenizer]:
-    """Two, so that nothing holds by luck of the pieces."""
+    """Several, so that nothing holds by luck of the pieces; the last one spells values."""
     return [
         tokenizer,
         train([*texts, "\u2581 \u2423 \t é 变 \U0001f600" * 9], replace(tokenizer.spec, vocab_size=500), {}),
+        train(texts, replace(tokenizer.spec, values="letters"), {}),
     ]
 
 
@@ -136,6 +138,19 @@ class TestCodec:
             [i for i in tokenizer.encode_session(session).ids if i in symbols] for session in (honest, liar)
         ]
         assert found[0] == found[1]
+
+    def test_values_are_spelled_if_the_spec_says_so(self, tokenizers: list[Tokenizer]):
+        pieces, letters = tokenizers[0], tokenizers[-1]
+        value = "['result', 12, 'return_x']"
+        session = Session(("result = 12",), (ShownState("line", 1, 0, {"result": value}, None),), (), True)
+        context, state = map(unpack_ids, letters.encode_session(session).parts)
+        name, source = letters.encode_text("result="), letters.encode_text("result = 12\n")
+        assert len(name) < len("result=")
+        assert context[-len(source) :] == source
+        assert state[2 : 2 + len(name)] == name
+        spelled = [letters.decode_text([i]) for i in state[2 + len(name) :]]
+        assert [text for text in spelled if any(map(str.isalnum, text))] == [c for c in value if c.isalnum()]
+        assert pieces.encode_session(session).length < letters.encode_session(session).length
 
     def test_a_symbol_beyond_the_spec_is_refused(self, tokenizer: Tokenizer):
         with pytest.raises(Unrenderable, match="no such symbol"):
