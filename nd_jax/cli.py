@@ -158,6 +158,7 @@ def tokenizer_train(
     vocab_size: int = 8192,
     lines: int = 512,
     frames: int = 64,
+    values: Literal["pieces", "letters"] = "pieces",
     seed: int = 0,
     json: Path | None = None,
 ) -> None:
@@ -175,6 +176,7 @@ def tokenizer_train(
       vocab_size: number of ids, markers and bytes included.
       lines: line symbols: programs with more lines are refused.
       frames: frame symbols: a session ends before it would need one more.
+      values: write values in pieces, as all text is, or with every letter and digit alone.
       seed: seeds the sessions whose text it is trained on.
       json: also write {vocab_size, fingerprint, texts, characters} to this file.
     """
@@ -182,7 +184,7 @@ def tokenizer_train(
     from nd_jax.language.symbols import TokenizerSpec
     from nd_jax.language.training import train_on_datasets
 
-    spec = TokenizerSpec(vocab_size=vocab_size, lines=lines, frames=frames)
+    spec = TokenizerSpec(vocab_size=vocab_size, lines=lines, frames=frames, values=values)
     tokenizer = train_on_datasets(traces, spec, seed)
     tokenizer.save(out)
     trained = tokenizer.trained

@@ -172,7 +172,7 @@ def _train_tokenizer(config: QuickstartConfig) -> dict[str, Any]:
         console.print(f"already in {out}")
         tokenizer = Tokenizer.load(out)
     else:
-        # Letters alone: a loop over a string ends at its last one, which pieces hide (BUILD.md, "The nano model").
+        # Spelled, values are learned with fewer tokens (BUILD.md, "The nano model").
         spec = dataclasses.replace(SMALL, vocab_size=config.vocab_size, values="letters")
         tokenizer = train_on_datasets([config.out / "traces"], spec, config.seed)
         tokenizer.save(out)
