@@ -52,20 +52,16 @@ class Rows(NamedTuple):
         """Put blocks of rows one after the other."""
         return cls(*map(np.concatenate, zip(*blocks, strict=True)))
 
-    def split(self) -> list["Rows"]:
-        """Give each row alone."""
-        last_sessions = np.cumsum(self.rows)
-        last_runs = np.cumsum(self.sessions)[last_sessions - 1]
-        return [
-            Rows(*arrays)
-            for arrays in zip(
-                self.tokens[:, None],
-                np.split(self.runs, last_runs[:-1]),
-                np.split(self.sessions, last_sessions[:-1]),
-                self.rows[:, None],
-                strict=True,
-            )
-        ]
+    def between(self, first: int, last: int) -> "Rows":
+        """Give some of the rows, from `first` up to `last`, which it leaves out."""
+        before, end = int(self.rows[:first].sum()), int(self.rows[:last].sum())
+        first_run, last_run = int(self.sessions[:before].sum()), int(self.sessions[:end].sum())
+        return Rows(
+            self.tokens[first:last],
+            self.runs[first_run:last_run],
+            self.sessions[before:end],
+            self.rows[first:last],
+        )
 
     def to_bytes(self, kind: type[np.integer]) -> bytes:
         """Store the rows as integers of one kind."""
@@ -76,6 +72,7 @@ class Rows(NamedTuple):
     def from_bytes(cls, record: bytes, kind: type[np.integer]) -> "Rows":
         """Read what `to_bytes` gave."""
         numbers = np.frombuffer(record, kind).astype(np.int32)
+        numbers.flags.writeable = False  # batches are views of it
         count, numbers = numbers[0], numbers[1:]
         rows, numbers = np.split(numbers, [count])
         sessions, numbers = np.split(numbers, [rows.sum()])
@@ -92,6 +89,7 @@ def lay_out(block: Rows, config: DataConfig, tokenizer: Tokenizer) -> dict[str, 
       (from 0 in each session).
     """
     tokens, runs, sessions, rows = block
+    tokens_N = tokens.reshape(-1)
     first_runs = np.cumsum(sessions) - sessions
     lengths = np.add.reduceat(runs, first_runs)
     paddings = np.cumsum(rows) - 1
@@ -102,7 +100,7 @@ def lay_out(block: Rows, config: DataConfig, tokenizer: Tokenizer) -> dict[str, 
     numbers[paddings] = 0
     segments = np.repeat(numbers.astype(np.int32), lengths)
     positions = np.arange(tokens.size, dtype=np.int32) - np.repeat((ends - lengths).astype(np.int32), lengths)
-    positions[segments == 0] = 0
+    positions *= segments > 0
 
     # The start state is given, as the program is: only states after an action are the model's to say.
     by_run = np.full(len(runs), config.state_weight, np.float32)
@@ -114,13 +112,11 @@ def lay_out(block: Rows, config: DataConfig, tokenizer: Tokenizer) -> dict[str, 
     factor_by_run[is_action] = factor_by_run[first_runs] = 1
     weights = np.repeat(by_run, runs)
     if config.place_weight != 1:
-        weights *= np.where(tokenizer.tells_place[tokens.ravel()], np.repeat(factor_by_run, runs), 1)
+        weights *= np.where(tokenizer.tells_place[tokens_N], np.repeat(factor_by_run, runs), 1)
     weights[:-1] = weights[1:]
     weights[last_tokens] = 0
-    targets = np.empty_like(tokens)
-    targets.flat[:-1] = tokens.flat[1:]
-    targets.flat[last_tokens] = tokenizer.pad
-    flat = {"weights": weights, "segments": segments, "positions": positions}
-    return {"tokens": tokens, "targets": targets} | {
-        name: array.reshape(tokens.shape) for name, array in flat.items()
-    }
+    targets = np.empty_like(tokens_N)
+    targets[:-1] = tokens_N[1:]
+    targets[last_tokens] = tokenizer.pad
+    flat = {"targets": targets, "weights": weights, "segments": segments, "positions": positions}
+    return {"tokens": tokens} | {name: array.reshape(tokens.shape) for name, array in flat.items()}

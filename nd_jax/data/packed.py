@@ -63,18 +63,25 @@ class PackedRows:
 
     def __getitem__(self, index: int) -> Rows:
         """Read a row."""
-        if index >= self.rows:
-            raise UserError(
-                f"{self.directory} holds {self.rows} rows and row {index} is asked for: pack more into it "
-                "with `nd pack`, or make them on the fly (without --data.packed)"
-            )
-        record, place = divmod(index, self._rows_per_record)
-        return self._record(record)[place]
+        return self.block(range(index, index + 1))
 
-    def _read(self, record: int) -> list[Rows]:
+    def block(self, numbers: range) -> Rows:
+        """Read rows that follow one another."""
+        if numbers.stop > self.rows:
+            raise UserError(
+                f"{self.directory} holds {self.rows} rows and row {numbers.stop - 1} is asked for: pack more "
+                "into it with `nd pack`, or make them on the fly (without --data.packed)"
+            )
+        per_record, parts = self._rows_per_record, []
+        for record in range(numbers.start // per_record, -(-numbers.stop // per_record)):
+            first, last = numbers.start - record * per_record, numbers.stop - record * per_record
+            parts.append(self._record(record).between(max(first, 0), min(last, per_record)))
+        return parts[0] if len(parts) == 1 else Rows.join(parts)
+
+    def _read(self, record: int) -> Rows:
         if self._records is None:
             self._records = Records(self._files)
-        return Rows.from_bytes(self._records[record], self._kind).split()
+        return Rows.from_bytes(self._records[record], self._kind)
 
 
 def open_packed(directory: Path) -> PackedRows:

@@ -12,7 +12,7 @@ import numpy as np
 from nd_jax.data.config import DataConfig
 from nd_jax.data.layout import Rows, lay_out
 from nd_jax.data.mixture import Mixture, RowsByNumber
-from nd_jax.data.packed import open_packed, refuse_other_settings, write_packed
+from nd_jax.data.packed import PackedRows, open_packed, refuse_other_settings, write_packed
 from nd_jax.data.rows import ROWS, RowSource, row_settings
 from nd_jax.errors import UserError
 from nd_jax.language.tokenizer import Tokenizer
@@ -140,6 +140,8 @@ def pack_rows(config: DataConfig, out: Path, rows: int, workers: int) -> int:
 
 
 def _block(stream: RowStream, numbers: range) -> Rows:
+    if isinstance(stream.rows, PackedRows):
+        return stream.rows.block(numbers)
     return Rows.join([stream.rows[number] for number in numbers])
 
 

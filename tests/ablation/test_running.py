@@ -32,8 +32,8 @@ config = Experiment(
 """
 STEPS = 5
 TINY = {
-    "base": Variant("small", TokenizerSpec(vocab_size=400, lines=64, frames=16)),
-    "more": Variant("more pieces", TokenizerSpec(vocab_size=420, lines=64, frames=16), context_weight=1.0),
+    "base": Variant("small", TokenizerSpec(vocab_size=450, lines=64, frames=16)),
+    "more": Variant("more pieces", TokenizerSpec(vocab_size=470, lines=64, frames=16), context_weight=1.0),
 }
 
 
@@ -91,10 +91,10 @@ def test_what_is_done_is_not_done_again(config, figures, monkeypatch):
 def test_a_killed_study_goes_on_to_the_same_figures(config, figures, monkeypatch):
     again = dataclasses.replace(config, out=config.out.with_name("killed"))
     train = running.train
-    with monkeypatch.context() as patch:
-        patch.setattr(running, "train", partial(train, hooks=[Hook(3, killed)]))  # after checkpoint 2
-        with pytest.raises(KeyboardInterrupt):
-            running.run(again, TINY)
+    monkeypatch.setattr(running, "train", partial(train, hooks=[Hook(3, killed)]))  # after checkpoint 2
+    with pytest.raises(KeyboardInterrupt):
+        running.run(again, TINY)
+    monkeypatch.setattr(running, "train", train)
     with monkeypatch.context() as patch:
         patch.setattr(running, "measure", killed)
         with pytest.raises(KeyboardInterrupt):

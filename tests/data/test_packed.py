@@ -13,6 +13,7 @@ import pytest
 from nd_jax.cli import main
 from nd_jax.data import packed
 from nd_jax.data.config import DataConfig
+from nd_jax.data.layout import Rows
 from nd_jax.data.pipeline import global_batches, open_rows, pack_rows
 from nd_jax.data.rows import fingerprint
 from nd_jax.errors import UserError
@@ -67,6 +68,15 @@ def test_training_on_either_gives_the_same_batches(config, folder):
         for step, whole in enumerate(made[3:]):
             for name, array in whole.items():
                 assert np.array_equal(np.concatenate([part[step][name] for part in parts]), array)
+
+
+def test_a_batch_may_lie_in_several_records(config, folder):
+    made, reading = open_rows(config).rows, packed.open_packed(folder)
+    for numbers in (range(10, 40), range(15, 17), range(16, 32), range(50, 56)):
+        expected = Rows.join([made[number] for number in numbers])
+        assert all(map(np.array_equal, reading.block(numbers), expected))
+    with pytest.raises(UserError, match="row 56"):
+        reading.block(range(50, 57))
 
 
 def test_processes_make_the_same_batches(config):
