@@ -17,7 +17,7 @@ from nd_jax.programs.program import Program
 from nd_jax.programs.splits import Split
 from nd_jax.tracing import worker
 from nd_jax.tracing.invariants import check
-from nd_jax.tracing.schema import EXCEPTION, Event, Trace
+from nd_jax.tracing.schema import EXCEPTION, Trace, join_json, to_events
 from nd_jax.tracing.sharing import may_share
 from nd_jax.tracing.tracer import Dropped
 from nd_jax.tracing.zygote import Interrupted, WorkerLimits, Zygote
@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
 
     Attributes:
       split: the side that `nd_jax.programs.splits.split_of` gives the program of a trace.
+      json: the trace as `nd_jax.tracing.schema.to_json` writes it.
     """
 
     program_id: str
@@ -42,6 +43,7 @@ class Outcome(NamedTuple):
     reason: str | None = None
     detail: str = ""
     split: Split | None = None
+    json: str | None = None
 
 
 class Evaluation(NamedTuple):
@@ -189,12 +191,15 @@ def _record(slot: _Slot, programs: list[Program], verify: bool) -> list[Outcome]
         gates = slot.run([[kind, *jobs[i][1:]] for i in again for kind in ("run", "trace")], hash_seed=1)
         for index, untraced, traced in zip(again, gates[::2], gates[1::2], strict=True):
             found[index] = _compare(found[index], payloads[index], untraced, traced)
-    return [
-        Outcome(program.id, None, *trace)
-        if isinstance(trace, Dropped)
-        else Outcome(program.id, trace, split=_SPLITS[payload[:1]])
-        for program, trace, payload in zip(programs, found, payloads, strict=True)
-    ]
+    return [_outcome(*parts) for parts in zip(programs, found, payloads, strict=True)]
+
+
+def _outcome(program: Program, trace: Trace | Dropped, payload: bytes | Dropped) -> Outcome:
+    if isinstance(trace, Dropped):
+        return Outcome(program.id, None, *trace)
+    assert isinstance(payload, bytes)
+    text = join_json(program.id, program.source, program.entry, program.arguments, payload[1:].decode())
+    return Outcome(program.id, trace, split=_SPLITS[payload[:1]], json=text)
 
 
 def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
@@ -202,17 +207,20 @@ def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
     if isinstance(payload, Dropped):
         return payload
     try:
-        content = json.loads(payload[1:])
+        text = payload[1:].decode()
+        content = json.loads(text)
         if payload[:1] == worker.DROPPED:
             reason, detail = content
             whole = "".join((reason, detail)).isprintable()
             return Dropped(reason[:80], detail[:400]) if whole else _FORGED
-        if payload[:1] not in _SPLITS:
+        # The text itself is kept: it must be one line, an object of these fields and no others.
+        if payload[:1] not in _SPLITS or text[:1] != "{" or "\n" in text:
             return _FORGED
-        python, functions, events = content
+        if list(content) != ["python", "functions", "events"]:
+            return _FORGED
         trace = Trace(
-            program.id, program.source, program.entry, program.arguments, python, functions,
-            [Event(*event) for event in events],
+            program.id, program.source, program.entry, program.arguments, content["python"],
+            content["functions"], to_events(content["events"]),
         )  # fmt: skip
     except (ValueError, TypeError, RecursionError):
         return _FORGED
