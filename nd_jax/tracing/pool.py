@@ -109,20 +109,17 @@ class _Slot:
         for zygote in self._zygotes.values():
             zygote.close()
 
-    def run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
-        """Run jobs, those that may share a process together; results in their order."""
+    def run(self, jobs: Sequence[list[Any]], hash_seed: int, secluded: bool = False) -> list[bytes | Dropped]:
+        """Run jobs, many in one process as far as they may share one; results in their order.
+
+        ``secluded``: one that may not runs alone, and finds no other's text in its process's memory.
+        """
         results: list[bytes | Dropped] = [_FORGED] * len(jobs)
-        shared = [index for index, job in enumerate(jobs) if may_share(job[1:])]
-        if shared:
-            for index, result in zip(shared, self._run([jobs[i] for i in shared], hash_seed), strict=True):
+        for group in _groups([may_share(job[1:]) for job in jobs], secluded):
+            for index, result in zip(group, self._run([jobs[i] for i in group], hash_seed), strict=True):
+                if len(group) > 1 and not isinstance(result, Dropped) and b'["memory"' in result[:64]:
+                    result = self._run([jobs[index]], hash_seed)[0]  # it may have found it filled by others
                 results[index] = result
-        alone = set(range(len(jobs))).difference(shared)
-        if len(shared) > 1:  # what ran out of memory may have found it filled by the others
-            alone.update(
-                i for i in shared if not isinstance(results[i], Dropped) and b'["memory"' in results[i][:64]
-            )
-        for index in sorted(alone):
-            results[index] = self._run([jobs[index]], hash_seed)[0]
         return results
 
     def _run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
@@ -136,6 +133,21 @@ class _Slot:
             except Interrupted:
                 self._zygotes.pop(hash_seed).close()
         raise RuntimeError("the recording process was killed again and again from outside")
+
+
+def _groups(shares: Sequence[bool], secluded: bool) -> list[list[int]]:
+    """Part jobs, by index, into those of one process each.
+
+    A job that may not share its process is the last in one, unless secluded: those before it are harmless, so
+    it finds what it would find in a new one, and to start that costs as much as ten programs.
+    """
+    last = [index for index, share in enumerate(shares) if not share]
+    sharing = [index for index, share in enumerate(shares) if share]
+    if secluded:
+        return [group for group in (sharing, *([index] for index in last)) if group]
+    count = max(1, len(last))
+    parts = [sharing[len(sharing) * i // count : len(sharing) * (i + 1) // count] for i in range(count)]
+    return [group for i in range(count) if (group := parts[i] + last[i : i + 1])]
 
 
 class _Pool:
@@ -248,7 +260,7 @@ def _compare(
 
 def _evaluate(slot: _Slot, jobs: list[Evaluation]) -> list[EvaluationOutcome]:
     flat = [["evaluate", job.source, expression] for job in jobs for expression in job.expressions]
-    payloads = iter(slot.run(flat, hash_seed=0))
+    payloads = iter(slot.run(flat, hash_seed=0, secluded=True))
     outcomes = []
     for job in jobs:
         values: list[str | None] = []

@@ -146,7 +146,7 @@ def _child(jobs: list[Any], writer: int, secret: bytes, state: _State, config: d
     for index, job in enumerate(jobs):
         used = resource.getrusage(resource.RUSAGE_SELF)
         soft = int(used.ru_utime + used.ru_stime) + 1 + cpu_s
-        hard = soft + 1 if len(jobs) == 1 else cpu_s * len(jobs) + 2
+        hard = soft + 1 if index + 1 == len(jobs) else cpu_s * len(jobs) + 2
         resource.setrlimit(resource.RLIMIT_CPU, (min(soft, hard, ceiling), min(hard, ceiling)))
         payload = _perform(job, limits, max_bytes)
         _write(writer, FRAME.pack(secret, index, len(payload)) + payload)

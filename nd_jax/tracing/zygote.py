@@ -46,7 +46,7 @@ class WorkerLimits:
     """Most files open at once."""
     processes: int = 64
     """Most threads at once (and processes, where the kernel lets it start any)."""
-    batch: int = 100
+    batch: int = 200
     """Programs that one forked process runs, as long as each leaves the interpreter as it found it."""
     python: str = ""
     """Interpreter that runs the programs; empty for the one that runs this."""
