@@ -17,6 +17,7 @@ from traced_programs import compact, program
 from nd_jax.errors import UserError
 from nd_jax.tracing import pool, sandbox, worker
 from nd_jax.tracing.pool import Evaluation, WorkerLimits, evaluate, record
+from nd_jax.tracing.schema import Trace, to_json
 from nd_jax.tracing.zygote import Zygote
 
 LIMITS = WorkerLimits(cpu_s=1, wall_s=1.0, memory_mb=300)
@@ -151,6 +152,35 @@ def test_says_what_is_enforced():
     assert "rlimits" in zygote.enforced
     if sys.platform == "linux":
         assert "seccomp" in zygote.enforced
+
+
+def test_the_text_that_is_kept_is_the_trace():
+    (outcome,) = record([program("def f(x):\n    return x", "'é\\n'")], LIMITS, workers=1, verify=False)
+    assert outcome.trace is not None
+    assert outcome.json == to_json(outcome.trace)
+
+
+RUN = '{"python":"3","functions":["f"],"events":[["call",1,0,0,{},null],["return",1,0,0,{},"1"]]}'
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        RUN.replace(",", ",\n").encode(),
+        f" {RUN}".encode(),
+        RUN.replace("{", '{"id":"other",', 1).encode(),
+        RUN.replace('"python":"3",', "").encode(),
+        RUN.replace('"1"]', '"1",2]').encode(),
+        RUN.encode("utf-16"),
+        RUN.encode().replace(b'"1"', b'"\xed\xa0\x80"'),
+        b'["python","functions","events"]',
+    ],
+)
+def test_a_text_that_is_not_one_line_of_these_fields_is_forged(forged: bytes):
+    made = program("def f():\n    return 1", id="a")
+    kept = pool._trace(made, b"R" + RUN.encode())
+    assert isinstance(kept, Trace)
+    assert pool._trace(made, b"R" + forged) == pool._FORGED
 
 
 def test_a_missing_interpreter_is_a_users_mistake():
