@@ -27,8 +27,8 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=console) as progress:
-        yield from progress.track(items, total=total, description=description)
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:  # drawing takes milliseconds
+        yield from progress.track(items, total=total, description=description, update_period=0.25)
 
 
 def table(title: str, columns: list[str], rows: Iterable[Iterable[Any]]) -> None:

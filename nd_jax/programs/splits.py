@@ -31,6 +31,7 @@ _BINDING_FIELDS: dict[type[ast.AST], str] = {
 }
 
 _BINDING = frozenset((ast.Attribute, *_BINDING_FIELDS))
+_DEPTH = 100  # nodes spelled in one another at once: a long sum nests deeper than Python allows calls
 
 
 def split_of(source: str) -> Split:
@@ -52,68 +53,77 @@ def normalised_source(source: str) -> str:
     if tree is None:
         return source
     bound: set[str] = set()
-    spelled: list[str] = []
-    pending: list[ast.AST | str] = [tree]  # no recursion: a long sum nests deeper than Python allows calls
-    while pending:
-        node = pending.pop()
-        if isinstance(node, str):
-            spelled.append(node)
-        else:
-            if type(node) in _BINDING:
-                bound.update(_binds(node))
-            pending.extend(reversed(_spell(node, bound)))
+    spelled: list[ast.AST | str] = [tree]
+    while not {str}.issuperset(map(type, spelled)):
+        flat: list[ast.AST | str] = []
+        for part in spelled:
+            if isinstance(part, str):
+                flat.append(part)
+            else:
+                _spell(part, flat, bound, _DEPTH)
+        spelled = flat
     numbers: dict[str, str] = {}
     return "".join(
-        numbers.setdefault(text, f"_{len(numbers)}") if text in bound else text.lstrip("'.")
-        for text in spelled
+        [
+            numbers.setdefault(text, f"_{len(numbers)}") if text in bound else text.lstrip("'.")
+            for text in spelled
+        ]
     )
 
 
-def _spell(node: ast.AST, bound: set[str]) -> list[ast.AST | str]:
-    """Spell one node: children as they are, names behind a quote mark, attribute names behind a full stop.
+def _spell(node: ast.AST, spelled: list[ast.AST | str], bound: set[str], depth: int) -> None:
+    """Spell a node: names behind a quote mark, attribute names behind a full stop; what lies deeper as it is.
 
     Names and constants, most of all nodes, are spelled with the node that holds them; ``bound`` gets the
     names that they bind.
     """
     kind = type(node)
-    parts: list[ast.AST | str] = []
-    text = f"{kind.__name__}("
-    for field, label, mark in _fields_of(kind):
+    if not depth:
+        spelled.append(node)
+        return
+    text, fields = _fields_of(kind)
+    if kind in _BINDING:
+        bound.update(_binds(node))
+    for field, label, mark in fields:
         value: Any = getattr(node, field, None)
-        if not value and (value is None or type(value) is list):
+        if type(value) is not list:
+            if value is None:
+                continue
+            value = (value,)
+        elif not value:
             continue
-        if isinstance(node, ast.JoinedStr):  # where its literal pieces are cut differs between versions
-            value = [piece for piece in node.values if isinstance(piece, ast.FormattedValue)]
-        if field == "body" and isinstance(node, _DOCUMENTED) and _is_docstring(node.body[0]):
-            value = node.body[1:]
+        elif kind is ast.JoinedStr:  # where its literal pieces are cut differs between versions
+            value = [piece for piece in value if isinstance(piece, ast.FormattedValue)]
+        elif field == "body" and kind in _DOCUMENTED and _is_docstring(value[0]):
+            value = value[1:]
         text += label
-        for item in value if type(value) is list else (value,):
+        for item in value:
             sort = type(item)
             if sort is ast.Name:
                 name = f"'{item.id}"
                 if type(item.ctx) is not ast.Load:
                     bound.add(name)
-                parts += (f"{text}Name( id=", name)
+                spelled += (f"{text}Name( id=", name)
                 text = ",),"
             elif sort is ast.Constant:
                 text += f"Constant({type(item.value).__name__}),"
             elif not isinstance(item, ast.AST):
-                parts += (text, f"{mark}{item}")
+                spelled += (text, f"{mark}{item}")
                 text = ","
             elif item._fields:
-                parts += (text, item)
+                spelled.append(text)
+                _spell(item, spelled, bound, depth - 1)
                 text = ","
             else:
                 text += f"{sort.__name__}(),"
-    parts.append(f"{text})")
-    return parts
+    spelled.append(f"{text})")
 
 
 @cache
-def _fields_of(kind: type[ast.AST]) -> list[tuple[str, str, str]]:
-    """List the fields of a kind of node that count: name, spelling, and the mark of a name in it."""
+def _fields_of(kind: type[ast.AST]) -> tuple[str, list[tuple[str, str, str]]]:
+    """Give how a kind of node begins, and its fields that count: name, spelling, the mark of a name in it."""
     own = "." if kind is ast.Attribute else "'"
-    return [
+    return f"{kind.__name__}(", [
         (field, f" {field}=", "" if (kind, field) in _FOREIGN_NAMES else own)
         for field in kind._fields
         if field not in _IGNORED_FIELDS

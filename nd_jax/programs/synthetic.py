@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nd_jax.errors import UserError
 from nd_jax.programs.idioms import exceptions, helpers, inputs, loops, patterns, statements
 from nd_jax.programs.idioms.conversions import convert, expression, target_of
 from nd_jax.programs.idioms.draft import Draft, Module
@@ -78,7 +79,7 @@ def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Itera
     """Yield programs ``start`` to ``stop - 1``; each depends on config, seed and its number alone.
 
     Raises:
-      ValueError: nothing fits into ``max_lines``.
+      UserError: nothing fits into ``max_lines``.
     """
     for index in range(start, stop):
         plan = _Plan.draw(config, Dice(f"{seed}/{index}"))
@@ -89,7 +90,10 @@ def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Itera
                 yield program
                 break
         else:
-            raise ValueError(f"synthetic: no program of this kind fits into max_lines={config.max_lines}")
+            raise UserError(
+                f"synthetic programs: in {DRAFTS} drafts none of this kind fits into "
+                f"max_lines={config.max_lines}; raise max_lines"
+            )
 
 
 class _Plan(NamedTuple):

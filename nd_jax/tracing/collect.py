@@ -56,7 +56,7 @@ def collect(
             if outcome.trace is None:
                 writer.drop(outcome.program_id, outcome.reason or "", outcome.detail)
             else:
-                writer.add(outcome.trace, outcome.split)
+                writer.add(outcome.trace, outcome.split, outcome.json)
     return open_traces(out, "all")
 
 

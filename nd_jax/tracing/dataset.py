@@ -105,12 +105,12 @@ class TraceWriter:
         line = f"{kind}\t{encode_json(head)}\t{body}\n"
         self._journal.write(line.encode("utf-8", "backslashreplace"))
 
-    def add(self, trace: Trace, split: Split | None = None) -> None:
-        """Add a trace; ``split`` is its program's, where it is known already."""
+    def add(self, trace: Trace, split: Split | None = None, json: str | None = None) -> None:
+        """Add a trace; ``split`` is its program's and ``json`` its text, where they are known already."""
         split = split or split_of(trace.source)
         head = {"id": trace.id, "python": trace.python, "events": len(trace.events),
                 "frames": len(trace.functions)}  # fmt: skip
-        self._write(split, head, to_json(trace))
+        self._write(split, head, json or to_json(trace))
         self._count(split, head)
 
     def drop(self, program_id: str, reason: str, detail: str = "") -> None:

@@ -95,7 +95,7 @@ def _check_texts(trace: Trace) -> str | None:
     for name in names:
         if type(name) is not str or not name.isidentifier():
             return f"{name!r:.40} is not the name of a local"
-    if not all(type(text) is str and text for text in texts):
+    if not {str}.issuperset(map(type, texts)) or not all(texts):
         return "a value is empty or not text"
     joined = "".join(texts)
     if _LINE_BREAK.search(joined):

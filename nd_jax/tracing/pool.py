@@ -17,7 +17,7 @@ from nd_jax.programs.program import Program
 from nd_jax.programs.splits import Split
 from nd_jax.tracing import worker
 from nd_jax.tracing.invariants import check
-from nd_jax.tracing.schema import EXCEPTION, Event, Trace
+from nd_jax.tracing.schema import EXCEPTION, Trace, join_json, to_events
 from nd_jax.tracing.sharing import may_share
 from nd_jax.tracing.tracer import Dropped
 from nd_jax.tracing.zygote import Interrupted, WorkerLimits, Zygote
@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
 
     Attributes:
       split: the side that `nd_jax.programs.splits.split_of` gives the program of a trace.
+      json: the trace as `nd_jax.tracing.schema.to_json` writes it.
     """
 
     program_id: str
@@ -42,6 +43,7 @@ class Outcome(NamedTuple):
     reason: str | None = None
     detail: str = ""
     split: Split | None = None
+    json: str | None = None
 
 
 class Evaluation(NamedTuple):
@@ -107,20 +109,17 @@ class _Slot:
         for zygote in self._zygotes.values():
             zygote.close()
 
-    def run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
-        """Run jobs, those that may share a process together; results in their order."""
+    def run(self, jobs: Sequence[list[Any]], hash_seed: int, secluded: bool = False) -> list[bytes | Dropped]:
+        """Run jobs, many in one process as far as they may share one; results in their order.
+
+        ``secluded``: one that may not runs alone, and finds no other's text in its process's memory.
+        """
         results: list[bytes | Dropped] = [_FORGED] * len(jobs)
-        shared = [index for index, job in enumerate(jobs) if may_share(job[1:])]
-        if shared:
-            for index, result in zip(shared, self._run([jobs[i] for i in shared], hash_seed), strict=True):
+        for group in _groups([may_share(job[1:]) for job in jobs], secluded):
+            for index, result in zip(group, self._run([jobs[i] for i in group], hash_seed), strict=True):
+                if len(group) > 1 and not isinstance(result, Dropped) and b'["memory"' in result[:64]:
+                    result = self._run([jobs[index]], hash_seed)[0]  # it may have found it filled by others
                 results[index] = result
-        alone = set(range(len(jobs))).difference(shared)
-        if len(shared) > 1:  # what ran out of memory may have found it filled by the others
-            alone.update(
-                i for i in shared if not isinstance(results[i], Dropped) and b'["memory"' in results[i][:64]
-            )
-        for index in sorted(alone):
-            results[index] = self._run([jobs[index]], hash_seed)[0]
         return results
 
     def _run(self, jobs: Sequence[list[Any]], hash_seed: int) -> list[bytes | Dropped]:
@@ -134,6 +133,21 @@ class _Slot:
             except Interrupted:
                 self._zygotes.pop(hash_seed).close()
         raise RuntimeError("the recording process was killed again and again from outside")
+
+
+def _groups(shares: Sequence[bool], secluded: bool) -> list[list[int]]:
+    """Part jobs, by index, into those of one process each.
+
+    A job that may not share its process is the last in one, unless secluded: those before it are harmless, so
+    it finds what it would find in a new one, and to start that costs as much as ten programs.
+    """
+    last = [index for index, share in enumerate(shares) if not share]
+    sharing = [index for index, share in enumerate(shares) if share]
+    if secluded:
+        return [group for group in (sharing, *([index] for index in last)) if group]
+    count = max(1, len(last))
+    parts = [sharing[len(sharing) * i // count : len(sharing) * (i + 1) // count] for i in range(count)]
+    return [group for i in range(count) if (group := parts[i] + last[i : i + 1])]
 
 
 class _Pool:
@@ -189,12 +203,15 @@ def _record(slot: _Slot, programs: list[Program], verify: bool) -> list[Outcome]
         gates = slot.run([[kind, *jobs[i][1:]] for i in again for kind in ("run", "trace")], hash_seed=1)
         for index, untraced, traced in zip(again, gates[::2], gates[1::2], strict=True):
             found[index] = _compare(found[index], payloads[index], untraced, traced)
-    return [
-        Outcome(program.id, None, *trace)
-        if isinstance(trace, Dropped)
-        else Outcome(program.id, trace, split=_SPLITS[payload[:1]])
-        for program, trace, payload in zip(programs, found, payloads, strict=True)
-    ]
+    return [_outcome(*parts) for parts in zip(programs, found, payloads, strict=True)]
+
+
+def _outcome(program: Program, trace: Trace | Dropped, payload: bytes | Dropped) -> Outcome:
+    if isinstance(trace, Dropped):
+        return Outcome(program.id, None, *trace)
+    assert isinstance(payload, bytes)
+    text = join_json(program.id, program.source, program.entry, program.arguments, payload[1:].decode())
+    return Outcome(program.id, trace, split=_SPLITS[payload[:1]], json=text)
 
 
 def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
@@ -202,17 +219,20 @@ def _trace(program: Program, payload: bytes | Dropped) -> Trace | Dropped:
     if isinstance(payload, Dropped):
         return payload
     try:
-        content = json.loads(payload[1:])
+        text = payload[1:].decode()
+        content = json.loads(text)
         if payload[:1] == worker.DROPPED:
             reason, detail = content
             whole = "".join((reason, detail)).isprintable()
             return Dropped(reason[:80], detail[:400]) if whole else _FORGED
-        if payload[:1] not in _SPLITS:
+        # The text itself is kept: it must be one line, an object of these fields and no others.
+        if payload[:1] not in _SPLITS or text[:1] != "{" or "\n" in text:
             return _FORGED
-        python, functions, events = content
+        if list(content) != ["python", "functions", "events"]:
+            return _FORGED
         trace = Trace(
-            program.id, program.source, program.entry, program.arguments, python, functions,
-            [Event(*event) for event in events],
+            program.id, program.source, program.entry, program.arguments, content["python"],
+            content["functions"], to_events(content["events"]),
         )  # fmt: skip
     except (ValueError, TypeError, RecursionError):
         return _FORGED
@@ -240,7 +260,7 @@ def _compare(
 
 def _evaluate(slot: _Slot, jobs: list[Evaluation]) -> list[EvaluationOutcome]:
     flat = [["evaluate", job.source, expression] for job in jobs for expression in job.expressions]
-    payloads = iter(slot.run(flat, hash_seed=0))
+    payloads = iter(slot.run(flat, hash_seed=0, secluded=True))
     outcomes = []
     for job in jobs:
         values: list[str | None] = []

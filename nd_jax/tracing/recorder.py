@@ -36,7 +36,7 @@ from sys import gettrace, settrace
 from typing import Any, Protocol
 
 from nd_jax.tracing import values
-from nd_jax.tracing.schema import RETURN, UNWIND, Event, Trace
+from nd_jax.tracing.schema import RETURN, UNWIND, Event, Trace, to_events
 from nd_jax.tracing.tracer import FILE, Dropped, Recorder, TraceLimits
 
 CALL_FILE = "<call>"
@@ -206,7 +206,7 @@ def _trace(program: Source, call: Callable[[], Any], limits: TraceLimits) -> Tra
         program.arguments,
         _PYTHON,
         recorder.functions,
-        [Event(*event) for event in events],
+        to_events(events),
     )
 
 

@@ -12,7 +12,9 @@ An event is ``[kind, line, frame, depth, locals, value]``; ``functions[frame]`` 
 """
 
 import json
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
 SCHEMA_VERSION = 1
 
@@ -76,9 +78,36 @@ class Trace(NamedTuple):
 encode_json = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 
 
+_new_event: Any = partial(tuple.__new__, Event)  # a third of what Event(*event) takes
+
+
+def to_events(events: Iterable[Iterable[Any]]) -> list[Event]:
+    """Make events of sequences of their fields.
+
+    Raises:
+      TypeError: one is no sequence, or does not have as many fields.
+    """
+    made = list(map(_new_event, events))
+    if not {len(Event._fields)}.issuperset(map(len, made)):
+        raise TypeError("an event is [kind, line, frame, depth, locals, value]")
+    return made
+
+
 def to_json(trace: Trace) -> str:
     """Write a trace as one line of JSON."""
-    return encode_json({"schema": SCHEMA_VERSION, **trace._asdict()})
+    run = run_to_json(trace.python, trace.functions, trace.events)
+    return join_json(trace.id, trace.source, trace.entry, trace.arguments, run)
+
+
+def run_to_json(python: str, functions: list[str], events: Iterable[Iterable[Any]]) -> str:
+    """Write what only a run of its program tells: an object, the end of a trace's one."""
+    return encode_json({"python": python, "functions": functions, "events": events})
+
+
+def join_json(id: str, source: str, entry: str, arguments: str, run: str) -> str:
+    """Write a trace as `to_json` does, from its program and what `run_to_json` wrote."""
+    program = {"schema": SCHEMA_VERSION, "id": id, "source": source, "entry": entry, "arguments": arguments}
+    return f"{encode_json(program)[:-1]},{run[1:]}"
 
 
 def from_json(text: str | bytes) -> Trace:
@@ -97,7 +126,7 @@ def from_json(text: str | bytes) -> Trace:
     if missing:
         raise ValueError(f"missing {', '.join(missing)}")
     try:
-        events = list(map(Event._make, record["events"]))
+        events = to_events(record["events"])
     except TypeError as error:
-        raise ValueError("an event is [kind, line, frame, depth, locals, value]") from error
+        raise ValueError(str(error)) from error
     return Trace(**{**{name: record[name] for name in Trace._fields}, "events": events})

@@ -1,6 +1,6 @@
-"""Which programs may run one after another in one process: those whose text shows no way to what they share.
+"""Which programs others may follow in one process: those whose text shows no way to what they share.
 
-Everything that is not known to be harmless gets a process of its own, which costs milliseconds: reflection,
+After everything that is not known to be harmless a process ends, which costs milliseconds: reflection,
 built-ins that run or reach for anything, and of modules all but a list of names that hand out neither other
 modules nor state that outlives the program (no ``copy._deepcopy_dispatch``, no ``Sequence.register``, no
 ``operator.attrgetter``, no ``typing.get_type_hints``, which evaluates text). `nd_jax.tracing.worker` compares
@@ -9,12 +9,13 @@ the interpreter after each run all the same.
 
 import ast
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from nd_jax.programs.syntax import parse
 
 _REACHES_OUT = re.compile(
-    r"""\b(?:exec|eval|compile|open|globals|locals|vars|getattr|setattr|delattr|input|breakpoint|help|exit|quit
+    r"""\b(?:exec|eval|(?<!\bre\.)compile|open|globals|locals|vars|getattr|setattr|delattr|breakpoint
         |memoryview|register|(?:gi|cr|ag)_\w+|tb_frame|tb_next)\b""",
     re.VERBOSE,
 )
@@ -72,13 +73,15 @@ _SAFE_NAMES = {
 
 
 def may_share(texts: Sequence[str]) -> bool:
-    """Tell whether a program may run in one process with others.
+    """Tell whether others may run after a program in its process.
 
     Args:
       texts: its module's source, then expressions that run in the module's namespace.
     """
     whole = "\n".join(texts)
-    if not whole.isascii() or _REACHES_OUT.search(whole):  # not ASCII: ``ｅｖａｌ`` is a name for eval too
+    if not unicodedata.is_normalized("NFKC", whole):  # ``ｅｖａｌ`` is a name for eval too
+        return False
+    if _REACHES_OUT.search(whole):
         return False
     if "__" in whole and not _OWN_METHODS.issuperset(_DUNDER.findall(whole)):
         return False

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 from nd_jax.programs.splits import Split, split_of
 from nd_jax.tracing import recorder, sandbox
-from nd_jax.tracing.schema import encode_json
+from nd_jax.tracing.schema import run_to_json
 from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 START, FRAME, END = struct.Struct("<i16s"), struct.Struct("<16sIQ"), struct.Struct("<id")
@@ -123,13 +123,13 @@ def _perform(job: list[Any], limits: TraceLimits, max_bytes: int) -> bytes:
     trace = recorder.trace_program(program, limits)
     if not isinstance(trace, Dropped):
         try:
-            events = encode_json([trace.python, trace.functions, trace.events]).encode()
+            run = run_to_json(trace.python, trace.functions, trace.events).encode()
         except UnicodeEncodeError:
             trace = Dropped("not UTF-8", "a name holds a lone surrogate")
         else:
-            if len(events) <= max_bytes:
-                return status + events
-            trace = Dropped("too large", f"{len(events)} bytes of JSON")
+            if len(run) <= max_bytes:
+                return status + run
+            trace = Dropped("too large", f"{len(run)} bytes of JSON")
     return DROPPED + json.dumps(trace).encode()
 
 
@@ -146,7 +146,7 @@ def _child(jobs: list[Any], writer: int, secret: bytes, state: _State, config: d
     for index, job in enumerate(jobs):
         used = resource.getrusage(resource.RUSAGE_SELF)
         soft = int(used.ru_utime + used.ru_stime) + 1 + cpu_s
-        hard = soft + 1 if len(jobs) == 1 else cpu_s * len(jobs) + 2
+        hard = soft + 1 if index + 1 == len(jobs) else cpu_s * len(jobs) + 2
         resource.setrlimit(resource.RLIMIT_CPU, (min(soft, hard, ceiling), min(hard, ceiling)))
         payload = _perform(job, limits, max_bytes)
         _write(writer, FRAME.pack(secret, index, len(payload)) + payload)

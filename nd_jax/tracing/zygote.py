@@ -21,7 +21,7 @@ from nd_jax.tracing import sandbox, worker
 from nd_jax.tracing.tracer import Dropped, TraceLimits
 
 _LIBRARY_PATHS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")  # an interpreter may need them to start
-_GATHER_S = 0.002  # results come faster than this: to wake for each of them would cost more than to read it
+_GATHER_S = 0.005  # results come faster than this: to wake for each of them would cost more than to read it
 _ROOT = str(Path(__file__).parents[2])
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from nd_jax.tracing.worker import main; main()"
 
@@ -46,7 +46,7 @@ class WorkerLimits:
     """Most files open at once."""
     processes: int = 64
     """Most threads at once (and processes, where the kernel lets it start any)."""
-    batch: int = 100
+    batch: int = 200
     """Programs that one forked process runs, as long as each leaves the interpreter as it found it."""
     python: str = ""
     """Interpreter that runs the programs; empty for the one that runs this."""

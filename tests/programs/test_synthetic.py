@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nd_jax.errors import UserError
 from nd_jax.programs.describe import describe
 from nd_jax.programs.program import Program
 from nd_jax.programs.splits import normalised_source, split_of
@@ -249,5 +250,5 @@ def test_long_drafts_are_written_anew_without_changing_what_was_planned():
     some = list(generate(short, 0, 0, 200))
     assert max(program.source.count("\n") for program in some) == 9
     assert describe(some)["second_function"] == describe(some)["loops"] == 1
-    with pytest.raises(ValueError, match="max_lines=3"):
+    with pytest.raises(UserError, match="max_lines=3"):
         list(generate(dataclasses.replace(short, max_lines=3), 0, 0, 1))

@@ -1,5 +1,6 @@
 """Programs run in limited processes: each costs itself only, whatever it does."""
 
+import itertools
 import json
 import os
 import resource
@@ -14,8 +15,9 @@ from constructs import CONSTRUCTS, expected
 from traced_programs import compact, program
 
 from nd_jax.errors import UserError
-from nd_jax.tracing import sandbox, worker
+from nd_jax.tracing import pool, sandbox, worker
 from nd_jax.tracing.pool import Evaluation, WorkerLimits, evaluate, record
+from nd_jax.tracing.schema import Trace, to_json
 from nd_jax.tracing.zygote import Zygote
 
 LIMITS = WorkerLimits(cpu_s=1, wall_s=1.0, memory_mb=300)
@@ -53,6 +55,32 @@ def test_lazy_in_order_and_bounded():
     before = processes()
     outcomes.close()
     assert not processes() & before
+
+
+@pytest.mark.parametrize("shares", list(itertools.product((True, False), repeat=5)))
+def test_no_program_follows_one_that_could_reach_it(shares):
+    secluded = pool._groups(shares, secluded=True)
+    assert sorted(itertools.chain(*secluded)) == list(range(5))
+    assert all(len(group) == 1 or all(shares[index] for index in group) for group in secluded)
+    groups = pool._groups(shares, secluded=False)
+    assert sorted(itertools.chain(*groups)) == list(range(5))
+    assert all(shares[index] for group in groups for index in group[:-1])
+    assert len(groups) == max(1, shares.count(False))
+
+
+def test_what_fails_behind_others_costs_itself_only():
+    """Whatever a program does that ends a process others began, it is told apart from them."""
+    writes = "import os\ndef f():\n    os.write(3, b'x' * 100)\n    return 1"
+    spins = "import os\ndef f():\n    while True: pass"
+    hoards = "import os\ndef f():\n    return len([0] * 10**9)"
+    bad = {"forged result": writes, "cpu": spins, "exit": "import os\ndef f(): os._exit(0)", "memory": hoards}
+    made = [*NEIGHBOURS[:8], *(program(source, id=name) for name, source in bad.items())]
+    limits = WorkerLimits(cpu_s=1, wall_s=60, memory_mb=300)
+    outcomes = list(record(made, limits, 1, verify=False))
+    assert all(outcome.trace for outcome in outcomes[:8])
+    assert [(outcome.program_id, outcome.reason) for outcome in outcomes[8:]] == [
+        (name, name) for name in bad
+    ]
 
 
 def test_nothing_runs_in_the_caller():
@@ -124,6 +152,35 @@ def test_says_what_is_enforced():
     assert "rlimits" in zygote.enforced
     if sys.platform == "linux":
         assert "seccomp" in zygote.enforced
+
+
+def test_the_text_that_is_kept_is_the_trace():
+    (outcome,) = record([program("def f(x):\n    return x", "'é\\n'")], LIMITS, workers=1, verify=False)
+    assert outcome.trace is not None
+    assert outcome.json == to_json(outcome.trace)
+
+
+RUN = '{"python":"3","functions":["f"],"events":[["call",1,0,0,{},null],["return",1,0,0,{},"1"]]}'
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        RUN.replace(",", ",\n").encode(),
+        f" {RUN}".encode(),
+        RUN.replace("{", '{"id":"other",', 1).encode(),
+        RUN.replace('"python":"3",', "").encode(),
+        RUN.replace('"1"]', '"1",2]').encode(),
+        RUN.encode("utf-16"),
+        RUN.encode().replace(b'"1"', b'"\xed\xa0\x80"'),
+        b'["python","functions","events"]',
+    ],
+)
+def test_a_text_that_is_not_one_line_of_these_fields_is_forged(forged: bytes):
+    made = program("def f():\n    return 1", id="a")
+    kept = pool._trace(made, b"R" + RUN.encode())
+    assert isinstance(kept, Trace)
+    assert pool._trace(made, b"R" + forged) == pool._FORGED
 
 
 def test_a_missing_interpreter_is_a_users_mistake():

@@ -16,6 +16,8 @@ SHARES = [
     "import enum\nclass Colour(enum.Enum):\n    RED = enum.auto()",
     "from typing import List, Optional\ndef f(x: List[int]) -> Optional[int]: ...",
     "def f():\n    from heapq import heappush\n    heappush([], 1)",
+    "import re\nx = re.compile('é')",
+    "def f(input, é='의'):\n    return input.help",
 ]
 ALONE = [
     "import os",
@@ -28,6 +30,9 @@ ALONE = [
     "x = ().__class__",
     "exec('1')",
     "ｅｖａｌ('1')",
+    "compile('1', '', 'eval')",
+    "store.compile('1', '', 'eval')",
+    "import re as r\nr.compile('1')",
     "x = (i for i in ())\nx.gi_frame",
     "import re\nre._cache.clear()",
     "import re\nre.compile = None",
