@@ -252,7 +252,12 @@ def _report(config: QuickstartConfig, figures: dict[str, Any]) -> Path:
             "Held-out programs", evaluation["programs"], "Shares of the programs; none was trained on."
         ),
         report.settings_table("Tokenizer", figures["tokenizer"]),
-        report.settings_table("Training", figures["train"]),
+        report.settings_table(
+            "Training",
+            figures["train"],
+            "Of the last logged step. loss: nats per token; input_wait and mfu are shares: of the time spent "
+            "waiting for rows, and of this machine's matmul speed.",
+        ),
         report.loss_curve(report.read_metrics(config.out / "metrics.jsonl")),
         report.states_table(evaluation["states"]),
     ]

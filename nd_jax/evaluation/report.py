@@ -19,20 +19,22 @@ STATE_FIELDS = ("state", "event_line", "bindings", "value")
 VERDICTS = ("official", "strict", "exact")
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1c2733; max-width: 60rem; margin: 2rem auto; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1c2733; max-width: 60rem; margin: 2rem auto;
+       padding: 0 1rem; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-bottom: 1px solid #d5dde5; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+div.table { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .8rem; text-align: right; border-bottom: 1px solid #e6ebf0; }
 th:first-child, td:first-child { text-align: left; } th { color: #52606d; font-weight: 600; }
 pre { background: #f4f6f8; padding: .8rem 1rem; overflow-x: auto; font-size: .85rem; line-height: 1.35; }
 img { max-width: 100%; } p.note { color: #52606d; max-width: 48rem; }
 div.pair { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: .8rem; }
+@media (max-width: 45rem) { div.pair { grid-template-columns: minmax(0, 1fr); } }
 """
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table; floats are shown with three decimals, None as a dash."""
+    """A table; shares are shown with three decimals, large numbers with commas, None as a dash."""
 
     title: str
     columns: Sequence[str]
@@ -81,7 +83,8 @@ def write_report(directory: Path, title: str, parts: Sequence[Part]) -> Path:
     sections = "\n".join(_html(part) for part in parts)
     page = directory / "report.html"
     page.write_text(
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>\n'
         f"<style>{_STYLE}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n{sections}\n</body></html>\n",
         encoding="utf-8",
         errors="backslashreplace",  # an answer may hold what UTF-8 cannot
@@ -318,7 +321,7 @@ def _html(part: Part) -> str:
                 "<tr>" + "".join(f"<td>{_cell_html(cell)}</td>" for cell in row) + "</tr>"
                 for row in part.rows
             )
-            inner = f"<table>\n<tr>{head}</tr>\n{body}\n</table>"
+            inner = f'<div class="table"><table>\n<tr>{head}</tr>\n{body}\n</table></div>'
         case Text():
             inner = f"<pre>{html.escape(part.text)}</pre>"
         case Pair():
@@ -334,7 +337,14 @@ def _html(part: Part) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    match value:
+        case bool() | str():
+            return str(value)
+        case float() if abs(value) < 1000:
+            return f"{value:.3f}"
+        case int() | float():
+            return f"{value:,.0f}"
+    return str(value)
 
 
 def _cell_html(value: Any) -> str:

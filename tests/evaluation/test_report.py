@@ -69,6 +69,15 @@ def test_a_page_holds_all_its_parts_and_refers_to_nothing_outside(tmp_path):
     assert (tmp_path / "out" / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_large_numbers_can_be_read_and_wide_tables_scroll(tmp_path):
+    table = settings_table("Figures", {"tokens": 4059136.0, "programs": 20000, "share": 0.5, "done": True})
+    for row in ("| tokens | 4,059,136 |", "| programs | 20,000 |", "| share | 0.500 |", "| done | True |"):
+        assert row in markdown(table)
+    html = write_report(tmp_path, "A run", [table]).read_text(encoding="utf-8")
+    assert '<div class="table"><table>' in html
+    assert 'name="viewport"' in html
+
+
 def test_tables_of_scores_show_baselines_below_the_model():
     states = markdown(states_table(STATES))
     assert "| step_into | 4 | 0.500 | 0.750 | 1.000 | – | 0.25–0.75 |" in states
