@@ -77,13 +77,21 @@ class ModelConfig:
                     f"model.{name}={getattr(self, name)!r} is unknown; use one of {', '.join(known)}"
                 )
 
+    def matrix_parameters(self) -> int:
+        """Numbers in the layers' matrices: attention's four and the feed-forward's three (Muon's share)."""
+        return self.n_layers * (
+            2 * self.d_model * (self._queries + self._keys) + 3 * self.d_model * self.d_ff
+        )
+
     def parameters(self) -> int:
         """Trainable numbers, embeddings included; equals the size of a real initialisation."""
-        queries, keys = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        attention = self.d_model * (2 * queries + 2 * keys) + (2 * self.head_dim if self.qk_norm else 0)
-        block = attention + 3 * self.d_model * self.d_ff + 2 * self.d_model
+        norms = self.n_layers * (2 * self.d_model + (2 * self.head_dim if self.qk_norm else 0)) + self.d_model
         embeddings = self.vocab_size * self.d_model * (1 if self.tied_embeddings else 2)
-        return embeddings + self.n_layers * block + self.d_model
+        return embeddings + self.matrix_parameters() + norms
+
+    def parameter_bytes(self) -> int:
+        """Memory of the parameters, float32 always; so much again while gradients exist."""
+        return 4 * self.parameters()
 
     def flops_per_token(self, row_length: int) -> float:
         """Floating-point operations of one training step per token of a row of `row_length` tokens.
@@ -93,11 +101,42 @@ class ModelConfig:
         norms, softmax and whatever is recomputed do not. Attention is causal, so a query meets half of
         `row_length` keys; segments are not subtracted.
         """
-        queries, keys = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        weights = self.n_layers * (self.d_model * (2 * queries + 2 * keys) + 3 * self.d_model * self.d_ff)
         head = self.vocab_size * self.d_model
-        attention = self.n_layers * 2 * queries * row_length / 2
-        return 3.0 * 2.0 * (weights + head + attention)
+        attention = self.n_layers * 2 * self._queries * row_length / 2
+        return 3.0 * 2.0 * (self.matrix_parameters() + head + attention)
+
+    def activation_bytes(self, rows: int, row_length: int) -> float:
+        """Estimate the most memory that activations take at once while so many rows are worked off.
+
+        What the layers keep for the backward pass under `remat`, one layer at work (its values and their
+        gradients), and one chunk of the loss. `auto` counts as bfloat16. Compilers fuse and copy as they
+        like: it is an estimate, within 2x of XLA's own figure on CPU (tests/planning/test_plan.py);
+        `nd plan` asks the compiler.
+        """
+        size = 4 if self.dtype == "float32" else 2
+        q, k, D, F = self._queries, self._keys, self.d_model, self.d_ff
+        # Two normed inputs, two outputs; queries and keys before and after RoPE; gate, up, their product.
+        numbers = 4 * D + 3 * q + 3 * k + 3 * F
+        # The plain reference keeps float32 scores, the blocked one half of them; kernels keep none.
+        kept_share = {"xla": 1.0, "blocked": 0.5}.get(self.attention, 0.0)
+        layer = size * numbers + 4 * self.n_heads * row_length * kept_share
+        kept = {
+            "none": layer,
+            "dots": size * (D + 2 * D + q + 2 * k + 2 * F),
+            "full": size * D,
+        }[self.remat]
+        at_work = 2 * layer
+        stream = 2 * size * D  # what the loss reads, and its gradient
+        chunk = min(self.loss_chunk, row_length) * self.vocab_size * (4 + size)
+        return rows * (row_length * (self.n_layers * kept + at_work + stream) + chunk)
+
+    @property
+    def _queries(self) -> int:
+        return self.n_heads * self.head_dim
+
+    @property
+    def _keys(self) -> int:
+        return self.n_kv_heads * self.head_dim
 
 
 @dataclass(frozen=True)
