@@ -50,7 +50,7 @@ def plan(experiment: Experiment, chip: str | None = None, compiler: Compiler = "
 
     Args:
       experiment: `auto` becomes what accelerators compute in: bfloat16. The CPU compiler is given blocked
-        attention in place of a kernel that only an accelerator has.
+        attention in place of a kernel that only an accelerator has (the reference on a sequence axis).
       chip: a name of `CHIPS`: tells whether it fits; TPU's compiler needs one of its own.
       compiler: whose memory analysis to take.
 
@@ -77,7 +77,7 @@ def plan(experiment: Experiment, chip: str | None = None, compiler: Compiler = "
     model = replace(
         model,
         dtype="bfloat16" if model.dtype == "auto" else model.dtype,
-        attention=_attention(model.attention, compiler),
+        attention=_attention(experiment, compiler),
     )
     experiment = replace(experiment, model=model)
     figures = _in_child(experiment, compiler if compiler == "cpu" else f"tpu:{chip}")
@@ -86,7 +86,6 @@ def plan(experiment: Experiment, chip: str | None = None, compiler: Compiler = "
     result: dict[str, Any] = {
         "parameters": model.parameters(),
         "compiler": compiler,
-        "attention": model.attention,
         "dtype": model.dtype,
         "flops_per_token": per_token,
         "flops_per_step": step_flops,
@@ -104,8 +103,11 @@ def plan(experiment: Experiment, chip: str | None = None, compiler: Compiler = "
     return result
 
 
-def _attention(backend: str, compiler: Compiler) -> str:
-    return "blocked" if compiler == "cpu" and backend != "xla" else backend
+def _attention(experiment: Experiment, compiler: Compiler) -> Any:
+    backend = experiment.model.attention
+    if compiler == "cpu" and backend != "xla":
+        return "xla" if experiment.mesh.sequence > 1 else "blocked"
+    return backend
 
 
 def _devices(mesh: MeshConfig) -> int:

@@ -17,6 +17,7 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from nd_jax.errors import UserError
+from nd_jax.model.attention import resolve
 from nd_jax.model.config import AXES
 from nd_jax.model.partition import batch_sharding, make_mesh
 from nd_jax.planning.hlo import count
@@ -40,7 +41,8 @@ def compile_step(experiment: Experiment, devices: Sequence[Any]) -> tuple[jax.st
     """
     model, data = experiment.model, experiment.data
     model.validate()
-    mesh = make_mesh(experiment.mesh, model, data.global_batch // experiment.train.accumulation, devices)
+    microbatch = data.global_batch // experiment.train.accumulation
+    mesh = make_mesh(experiment.mesh, model, microbatch, devices, data.row_length)
     optimizer = make_optimizer(experiment.optimizer, model)
     shardings = state_shardings(model, optimizer, mesh)
     rows = batch_sharding(mesh)
@@ -63,7 +65,10 @@ def measure(experiment: Experiment, devices: Sequence[Any]) -> dict[str, Any]:
     params, optimizer = (_shard_bytes(state[name]) for name in ("params", "opt_state"))
     counts = count(compiled.as_text())
     on_cpu = devices[0].platform == "cpu"
+    with jax.set_mesh(mesh):
+        attention = resolve(experiment.model.attention, experiment.data.row_length)
     return {
+        "attention": attention,
         "mesh": {axis: mesh.shape[axis] for axis in AXES},
         "device_kind": devices[0].device_kind,
         "bytes": {

@@ -42,12 +42,12 @@ def test_a_device_holds_its_share_of_what_the_formulas_say(optimizer):
     assert held["optimizer"] == pytest.approx((moments - 2 * norms) / 4 + 2 * norms, abs=64)
     assert held["batch"] == pytest.approx(ROWS / 8 * (5 * 4 * LENGTH + 2 * 4), abs=16)
     if optimizer == "adamw":
-        # Layers are gathered forward and backward, embedding and head once; gradients are reduced once, but
-        # the head's once for each of the loss's two chunks.
+        # Layers are gathered forward and backward, embedding and head once. Their gradients are reduced over
+        # fsdp, and a quarter of each over the replicas; the head's once for each of the loss's two chunks.
         layers, table = 4 * MODEL.matrix_parameters(), 4 * MODEL.vocab_size * MODEL.d_model
         moved = {name: traffic["bytes"] for name, traffic in figures["collectives"].items()}
         assert moved["all-gather"] == 2 * layers + 2 * table
-        assert moved["all-reduce"] == pytest.approx(layers + table + 2 * table, rel=0.05)
+        assert moved["all-reduce"] == pytest.approx(1.25 * layers + 3 * table, rel=0.02)
     assert figures["unknown_loops"] == 0
 
 
@@ -55,14 +55,14 @@ def test_a_device_holds_its_share_of_what_the_formulas_say(optimizer):
 def test_one_devices_work_and_activations_are_near_the_formulas(remat):
     model = replace(MODEL, remat=remat, attention_block=16)
     figures = measured(replace(SMALL, model=model))
-    blocks = 4 * 3 * MODEL.n_layers * 4 * 16 * 16  # causal blocks of 16 meet 16 / 2 keys too many
+    blocks = 6 * MODEL.n_layers * 64 * 16  # causal blocks of 16 meet 16 / 2 keys too many
     expected = ROWS * LENGTH * (model.flops_per_token(LENGTH) + blocks)
-    layers = ROWS * LENGTH * 2 * model.matrix_parameters()
-    recomputed = {"none": 0.0, "dots": 0.0, "full": 1.0}[remat] * layers
-    assert figures["matmul_flops"] == pytest.approx(expected + recomputed, rel=0.1)
+    matrices = 2 * model.matrix_parameters()
+    attention = 2 * model.n_layers * 64 * (LENGTH + 16)
+    recomputed = {"none": 0, "dots": attention, "full": matrices + attention}[remat] * ROWS * LENGTH
+    assert figures["matmul_flops"] == pytest.approx(expected + recomputed, rel=0.05)
     assert figures["collectives"] == {}
     ratio = figures["bytes"]["activations"] / model.activation_bytes(ROWS, LENGTH)
-    print("RATIO", remat, ratio, figures["matmul_flops"] / (expected + recomputed))
     assert 0.5 < ratio < 2
 
 
@@ -76,7 +76,7 @@ def test_the_verb_compiles_for_devices_that_are_not_there(tmp_path, capsys, monk
     ])  # fmt: skip
     main()
     figures = json.loads((tmp_path / "plan.json").read_text())
-    assert figures["mesh"] == {"replica": 2, "fsdp": 8, "tensor": 1}
+    assert figures["mesh"] == {"replica": 2, "fsdp": 8, "sequence": 1, "tensor": 1}
     assert figures["fits"] is True
     assert figures["total_bytes"] == sum(figures["bytes"].values())
     assert figures["flops_per_step"] == figures["flops_per_token"] * 16 * 32
