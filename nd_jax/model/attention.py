@@ -136,10 +136,10 @@ def splash(
     def attend(kernel, q_BxHxTxE, k_BxKxTxE, v_BxKxTxE, queries_BxT, keys_BxT):
         return jax.vmap(kernel)(q_BxHxTxE, k_BxKxTxE, v_BxKxTxE, kernels.SegmentIds(queries_BxT, keys_BxT))
 
-    mesh = jax.sharding.get_abstract_mesh()
+    mesh, on_mesh = jax.sharding.get_abstract_mesh(), attend
     if mesh.size > 1:
         by_part = jax.sharding.NamedSharding(mesh, spec(("heads", "length")))
-        attend = jax.shard_map(
+        on_mesh = jax.shard_map(
             attend,
             in_specs=(
                 kernel.manual_sharding_spec(by_part),
@@ -152,7 +152,7 @@ def splash(
             out_specs=spec(("batch", "heads", "length")),
             check_vma=False,
         )
-    out_BxHxTxE = attend(kernel, q_BxHxTxE, k_BxKxTxE, v_BxKxTxE, segments_BxT, segments_BxT)
+    out_BxHxTxE = on_mesh(kernel, q_BxHxTxE, k_BxKxTxE, v_BxKxTxE, segments_BxT, segments_BxT)
     return out_BxHxTxE[..., :Dh].transpose(0, 2, 1, 3)
 
 

@@ -99,7 +99,7 @@ class ModelConfig:
                     f"model.{name}={getattr(self, name)!r} is unknown; use one of {', '.join(known)}"
                 )
 
-    def width(self, axis: Literal["embed", "heads", "mlp"]) -> float:
+    def width(self, axis: str) -> float:
         """How many times as wide as its muP base the model is along a logical axis; 1 without muP."""
         base = self.mup
         if not base.d_model:
@@ -107,7 +107,7 @@ class ModelConfig:
         wide = self.d_model / base.d_model
         if axis == "mlp" and base.d_ff:
             return self.d_ff / base.d_ff
-        if axis == "heads" and base.n_heads:
+        if axis in ("heads", "kv_heads") and base.n_heads:  # keys and values grow as the queries do
             return self._queries / (base.n_heads * (base.head_dim or self.head_dim))
         return wide
 

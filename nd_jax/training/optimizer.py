@@ -89,14 +89,14 @@ def _by_width(config: OptimizerConfig, model: ModelConfig) -> optax.GradientTran
     Muon: arXiv 2505.02222, 2602.20937); its rule gives sqrt(max(fan-in, fan-out)). Embeddings, head and norms
     keep Adam's update; the head's logits are shrunk instead (`Transformer.normalise`).
     """
-    widths = {"embed": model.d_model, "heads": model.n_heads * model.head_dim, "mlp": model.d_ff}
-    widths["kv_heads"] = widths["heads"]  # keys and values grow as the queries do
+    queries, keys = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
+    widths = {"embed": model.d_model, "heads": queries, "kv_heads": keys, "mlp": model.d_ff}
     factors = {}
     for path, (axes, stacked) in logical_axes(model).items():
         if not stacked or len(axes) < 2:
             continue
         ends = [axis for axis in axes if axis in widths]
-        wider = [model.width("heads" if axis == "kv_heads" else axis) for axis in ends]  # fan-in, fan-out
+        wider = [model.width(axis) for axis in ends]  # fan-in and fan-out, against the base's
         if config.name == "adamw":
             factors[path] = 1 / wider[0]
         else:
