@@ -6,6 +6,7 @@ sequence axis splits the queries, each device holds all keys and values of its r
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -152,7 +153,7 @@ def splash(
             out_specs=spec(("batch", "heads", "length")),
             check_vma=False,
         )
-    out_BxHxTxE = on_mesh(kernel, q_BxHxTxE, k_BxKxTxE, v_BxKxTxE, segments_BxT, segments_BxT)
+    out_BxHxTxE: Any = on_mesh(kernel, q_BxHxTxE, k_BxKxTxE, v_BxKxTxE, segments_BxT, segments_BxT)
     return out_BxHxTxE[..., :Dh].transpose(0, 2, 1, 3)
 
 

@@ -53,7 +53,8 @@ def compile_step(experiment: Experiment, devices: Sequence[Any]) -> tuple[jax.st
     batch = {name: of_rows(data.row_length, np.float32 if name == "weights" else np.int32) for name in FIELDS}
     with jax.set_mesh(mesh):
         state = abstract_state(model, optimizer, shardings)
-        lowered = make_step(experiment, optimizer, shardings).lower(state, batch, of_rows(2, np.float32))
+        step: Any = make_step(experiment, optimizer, shardings)
+        lowered = step.lower(state, batch, of_rows(2, np.float32))
         compiled = lowered.compile(QUICK if devices[0].platform == "cpu" else None)
     return compiled, state, mesh
 
@@ -63,7 +64,8 @@ def measure(experiment: Experiment, devices: Sequence[Any]) -> dict[str, Any]:
     compiled, state, mesh = compile_step(experiment, devices)
     memory: Any = compiled.memory_analysis()
     params, optimizer = (_shard_bytes(state[name]) for name in ("params", "opt_state"))
-    counts = count(compiled.as_text())
+    text: Any = compiled.as_text()
+    counts = count(text)
     on_cpu = devices[0].platform == "cpu"
     with jax.set_mesh(mesh):
         attention = resolve(experiment.model.attention, experiment.data.row_length)
