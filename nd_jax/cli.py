@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -377,6 +377,39 @@ def train(words: Sequence[str]) -> None:
     write_json(options.json, run(experiment, options.out or Path("runs") / config.stem))
 
 
+def plan(words: Sequence[str]) -> None:
+    """Tell what a config file's training step costs on devices that are not there.
+
+    usage: nd plan CONFIG --mesh SIZES [--chip NAME] [--compiler NAME] [--json FILE] [--SETTING VALUE ...]
+
+    Examples:
+      nd plan configs/nd_1p8b.py --mesh fsdp=64 --chip v5p
+      nd plan configs/nd_1p8b.py --mesh replica=2,fsdp=32 --json plan.json
+      nd plan configs/nd_350m.py --mesh fsdp=8 --data.global_batch 64 --model.remat full
+
+    The real step is compiled ahead of time: bytes are the program's own, collectives are counted in it.
+      --mesh SIZES     devices on each axis (replica, fsdp, sequence, tensor; those not named: 1)
+      --chip NAME      whether it fits there, an estimate (v5e, v5p, v6e, h100, ...; default: all are told)
+      --compiler NAME  cpu (default) or tpu: TPU's own compiler; needs libtpu, but no TPU
+      --json FILE      also write {parameters, flops_per_step, bytes, total_bytes, collectives, fits} there
+    """
+    own = {"mesh": str, "chip": str, "compiler": str, "json": Path}
+    config, options, overrides = _config_words(plan, words, own)
+    compiler = options.compiler or "cpu"
+    if options.mesh is None or compiler not in ("cpu", "tpu"):
+        raise UserError("say which devices, and whose compiler: --mesh fsdp=64 --compiler cpu or tpu")
+
+    from nd_jax.console import write_json
+    from nd_jax.planning.plan import plan as make_plan
+    from nd_jax.planning.plan import read_mesh, show
+    from nd_jax.training.config import load_config
+
+    experiment = replace(load_config(config, overrides), mesh=read_mesh(options.mesh))
+    figures = make_plan(experiment, options.chip, compiler)
+    show(figures)
+    write_json(options.json, figures)
+
+
 def eval_cruxeval(
     data: Path | None = None,
     task: Literal["output", "input", "both"] = "both",
@@ -535,6 +568,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "data inspect": data_inspect,
     "pack": pack,
     "train": train,
+    "plan": plan,
     "eval states": eval_states,
     "eval cruxeval": eval_cruxeval,
     "eval report": eval_report,
@@ -571,7 +605,7 @@ def _run(name: str, words: Sequence[str]) -> None:
     # Compiled programs are kept between calls; jax reads this when it is imported.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path.home() / ".cache" / "nd_jax"))
     verb = VERBS[name]
-    if verb in (train, pack, data_inspect):
+    if verb in (train, plan, pack, data_inspect):
         verb(words)
     else:
         description = (inspect.getdoc(verb) or "").partition("\nArgs:")[0]

@@ -259,9 +259,10 @@ class Decoder:
         self.progress = progress
         self.mesh = mesh
         if mesh is not None:
-            sizes = mesh.shape["replica"], mesh.shape["fsdp"], mesh.shape["tensor"]
+            if (parts := mesh.shape["sequence"]) > 1:
+                raise UserError(f"mesh sequence={parts}: decoding does not split positions; use 1")
             for rows in (config.batch_size, config.refill):
-                check_fit(sizes, model, rows)
+                check_fit(mesh.shape, model, rows)
             params = jax.device_put(params, params_shardings(abstract(model)[1], mesh))
         self.params = params
         self.shapes: set[tuple[int, bool, bool, bool]] = set()

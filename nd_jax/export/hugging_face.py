@@ -21,12 +21,13 @@ def weights(config: ModelConfig, params: dict[str, Any]) -> dict[str, np.ndarray
     blocks = params["blocks"]
     named = {
         "model.embed_tokens.weight": _array(params["embedding_VxD"]),
-        "model.norm.weight": _array(params["norm"]),
+        "model.norm.weight": _array(params["norm"]) / np.float32(config.width("embed")),  # muP's factors
     }
     if not config.tied_embeddings:
         named["lm_head.weight"] = _array(params["head_VxD"])
     for layer in range(config.n_layers):
         attention = {name: _array(stack[layer]) for name, stack in blocks["attention"].items()}
+        attention["q_norm" if config.qk_norm else "query_DxHxDh"] *= np.float32(config.score_factor())
         feed_forward = {name: _array(stack[layer]) for name, stack in blocks["feed_forward"].items()}
         of_layer = {
             "input_layernorm": _array(blocks["attention_norm"][layer]),
@@ -77,4 +78,4 @@ def settings(config: ModelConfig, max_length: int) -> dict[str, Any]:
 
 
 def _array(x: Any) -> np.ndarray:
-    return np.asarray(x, np.float32)
+    return np.array(x, np.float32)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from nd_jax.model.partition import constrain, shards
 from nd_jax.model.transformer import Transformer
 
 
@@ -55,9 +56,23 @@ def cross_entropy(
     Logits `[B, chunk, V]` exist for one chunk at a time, in float32; the gradient is computed beside the
     loss, so that they are computed once (Liger's "fused linear cross-entropy").
     """
-    outputs: Any = _cross_entropy(x_BxTxD, output_VxD, targets_BxT, weights_BxT, chunk)
-    loss_sum, nll_BxT, correct_BxT = outputs
-    return Losses(loss_sum, weights_BxT.sum(), nll_BxT, correct_BxT)
+    # Where devices split the positions, each part is a row of its own here: no chunk spans two devices.
+    shape, parts = targets_BxT.shape, shards("length")
+    rows = (_part_rows(array, parts) for array in (x_BxTxD, targets_BxT, weights_BxT))
+    x_RxPxD, targets_RxP, weights_RxP = rows
+    outputs: Any = _cross_entropy(x_RxPxD, output_VxD, targets_RxP, weights_RxP, chunk)
+    loss_sum, nll_RxP, correct_RxP = outputs
+    return Losses(loss_sum, weights_BxT.sum(), nll_RxP.reshape(shape), correct_RxP.reshape(shape))
+
+
+def _part_rows(array_BxTx_: jax.Array, parts: int) -> jax.Array:
+    """Cut rows into as many equal parts, ``[B * parts, T / parts, ...]``."""
+    if parts == 1:
+        return array_BxTx_
+    B, T, *rest = array_BxTx_.shape
+    return constrain(
+        array_BxTx_.reshape(B * parts, T // parts, *rest), "row_parts", None, *[None] * len(rest)
+    )
 
 
 def _chunks(length: int, chunk: int) -> list[slice]:

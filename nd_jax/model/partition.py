@@ -4,7 +4,8 @@ Every parameter names its axes ("embed", "heads", ...) and the model names those
 says which mesh axis shards each. Nothing else in the project mentions mesh axes.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,35 +19,50 @@ from nd_jax.model.config import AXES, MeshConfig, ModelConfig, nearest_divisors
 RULES: dict[str, str | tuple[str, ...] | None] = {
     # activations
     "batch": ("replica", "fsdp"),
-    "length": None,
+    "length": "sequence",
+    "row_parts": ("replica", "fsdp", "sequence"),  # batch and length folded into one dimension
+    "keys": None,  # positions as attention reads them: every device of a sequence axis holds all
     "features": None,
     "heads": "tensor",
     "kv_heads": "tensor",
     "mlp": "tensor",
     "vocab": "tensor",
-    # parameters: replicas hold whole copies, fsdp splits the model's width
-    "embed": "fsdp",
+    # parameters: replicas hold whole copies, fsdp and sequence split the model's width
+    "embed": ("fsdp", "sequence"),
     "norm": None,
     "head_dim": None,
 }
 """Logical axis -> the mesh axes that shard it (None: not sharded)."""
 
 
-def check_fit(mesh_sizes: tuple[int, int, int], model: ModelConfig, batch_size: int | None = None) -> None:
-    """Raise UserError where a mesh of these sizes does not divide the model or the global batch (in rows)."""
-    replica, fsdp, tensor = mesh_sizes
+def check_fit(
+    sizes: Mapping[str, int],
+    model: ModelConfig,
+    batch_size: int | None = None,
+    row_length: int | None = None,
+) -> None:
+    """Raise UserError where a mesh of these sizes does not divide the model or the rows.
+
+    Args:
+      sizes: of each of `AXES`.
+      model: its widths must be divided.
+      batch_size: rows worked off at once, checked where given.
+      row_length: tokens of a row, checked where given.
+    """
     needs = [
-        ("tensor", tensor, "model.n_kv_heads", model.n_kv_heads),
-        ("tensor", tensor, "model.d_ff", model.d_ff),
-        ("tensor", tensor, "model.vocab_size", model.vocab_size),
-        ("fsdp", fsdp, "model.d_model", model.d_model),
+        (("tensor",), "model.n_kv_heads", model.n_kv_heads),
+        (("tensor",), "model.d_ff", model.d_ff),
+        (("tensor",), "model.vocab_size", model.vocab_size),
+        (("fsdp", "sequence"), "model.d_model", model.d_model),
+        (("replica", "fsdp"), "the batch", batch_size),
+        (("sequence",), "data.row_length", row_length),
     ]
-    if batch_size is not None:
-        needs.append(("replica x fsdp", replica * fsdp, "the batch", batch_size))
-    for axis, size, name, number in needs:
-        if number % size:
+    for axes, name, number in needs:
+        size = math.prod(sizes[axis] for axis in axes)
+        if number is not None and number % size:
+            shown = " x ".join(axis for axis in axes if sizes[axis] > 1)
             raise UserError(
-                f"mesh {axis}={size} does not divide {name}={number}; nearest sizes that do: "
+                f"mesh {shown}={size} does not divide {name}={number}; nearest sizes that do: "
                 f"{nearest_divisors(size, number)}"
             )
 
@@ -56,14 +72,16 @@ def make_mesh(
     model: ModelConfig | None = None,
     batch_size: int | None = None,
     devices: Sequence[Any] | None = None,
+    row_length: int | None = None,
 ) -> Mesh:
-    """The mesh over all devices (or those given), refused before anything is allocated where it does not fit.
+    """The mesh over all devices (or those given), refused before anything is allocated if it does not fit.
 
     Args:
       config: the sizes.
       model: checked for divisibility where given.
       batch_size: rows of the global batch, checked where given (with `model`).
       devices: default: every device of every process.
+      row_length: tokens of a row, checked where given (with `model`).
 
     Raises:
       UserError: naming both numbers, and the nearest that fit.
@@ -71,7 +89,7 @@ def make_mesh(
     devices = jax.devices() if devices is None else devices
     sizes = config.sizes(len(devices))
     if model is not None:
-        check_fit(sizes, model, batch_size)
+        check_fit(dict(zip(AXES, sizes, strict=True)), model, batch_size, row_length)
     # Auto: the compiler places what lies between our constraints (jax 0.10's default is Explicit).
     return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices)
 
@@ -97,6 +115,19 @@ def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
     if mesh.empty or mesh.size == 1:
         return x
     return jax.lax.with_sharding_constraint(x, spec(axes))
+
+
+def shards(axis: str) -> int:
+    """Among how many devices the mesh of `jax.set_mesh` splits a logical axis; 1 without a mesh."""
+    mesh = jax.sharding.get_abstract_mesh()
+    names = RULES[axis] or ()
+    return math.prod(mesh.shape.get(name, 1) for name in ((names,) if isinstance(names, str) else names))
+
+
+def platform() -> str:
+    """What is compiled for: "cpu", "gpu" or "tpu". The mesh tells: its devices may be a topology only."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return device.platform if device is not None and device.platform else jax.default_backend()
 
 
 def params_shardings(abstract: nnx.State, mesh: Mesh) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from nd_jax.model.attention import attention
 from nd_jax.model.config import ModelConfig
-from nd_jax.model.partition import constrain
+from nd_jax.model.partition import constrain, platform
 
 Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 """Queries `[B, T, H, Dh]`, keys and values `[B, T, K, Dh]` (RoPE applied) -> `[B, T, H, Dh]`."""
@@ -24,7 +25,7 @@ Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 def compute_dtype(config: ModelConfig) -> jnp.dtype:
     """The type of matmuls and activations; `auto` looks at the accelerator."""
     if config.dtype == "auto":
-        return jnp.dtype(jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16)
+        return jnp.dtype(jnp.float32 if platform() == "cpu" else jnp.bfloat16)
     return jnp.dtype(config.dtype)
 
 
@@ -54,13 +55,18 @@ def rotate(x_BxTxNxDh: jax.Array, rope: tuple[jax.Array, jax.Array]) -> jax.Arra
     return turned.astype(x_BxTxNxDh.dtype)
 
 
-@jax.custom_vjp
 def project(x: jax.Array, weights: jax.Array) -> jax.Array:
     """Contract x's axes from the third on with the weights' first ones: `[B, T, *In] x [*In, *Out]`.
 
     Its gradient is its own: jax's rule for the weights puts dy first, and copies dy (on CPU) to transpose it.
     With it, one matmul per matrix is as fast as fused ones, whose outputs had to be split and joined.
     """
+    # By its name `REMAT` knows it: a policy about dots sees none within a function with its own gradient.
+    return checkpoint_name(_project(x, weights), "projected")
+
+
+@jax.custom_vjp
+def _project(x: jax.Array, weights: jax.Array) -> jax.Array:
     n = x.ndim - 2
     return jax.lax.dot_general(x, weights, ((tuple(range(2, x.ndim)), tuple(range(n))), ((), ())))
 
@@ -74,7 +80,7 @@ def _project_backward(saved, dy):
     return dx, dweights
 
 
-project.defvjp(lambda x, weights: (project(x, weights), (x, weights)), _project_backward)
+_project.defvjp(lambda x, weights: (_project(x, weights), (x, weights)), _project_backward)
 
 
 def normal(rngs: nnx.Rngs, shape: tuple[int, ...], std: float, axes: tuple[str, ...]) -> nnx.Param:
@@ -110,6 +116,8 @@ class Attention(nnx.Module):
         if config.qk_norm:
             q_BxTxHxDh = rms_norm(q_BxTxHxDh, self.q_norm[...], config.norm_eps)
             k_BxTxKxDh = rms_norm(k_BxTxKxDh, self.k_norm[...], config.norm_eps)
+        if (factor := config.score_factor()) != 1:
+            q_BxTxHxDh *= factor
         mixed_BxTxHxDh = attend(rotate(q_BxTxHxDh, rope), rotate(k_BxTxKxDh, rope), v_BxTxKxDh)
         return project(mixed_BxTxHxDh, self.out_HxDhxD.astype(dtype))
 
@@ -153,7 +161,7 @@ class Block(nnx.Module):
 REMAT = {
     "none": lambda run: run,
     "dots": functools.partial(
-        jax.checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+        jax.checkpoint, policy=jax.checkpoint_policies.save_only_these_names("projected")
     ),
     "full": jax.checkpoint,
 }
@@ -209,6 +217,7 @@ class Transformer(nnx.Module):
           positions_BxT: place of each token in its own document, from 0.
         """
         config = self.config
+        tokens_BxT, positions_BxT = (constrain(x, "batch", "length") for x in (tokens_BxT, positions_BxT))
         rope = rotations(positions_BxT, config)
         graphdef, state = nnx.split(self.blocks)
 
@@ -225,7 +234,7 @@ class Transformer(nnx.Module):
         else:
             for block in self.layers():
                 x_BxTxD = run(x_BxTxD, nnx.state(block))
-        return rms_norm(x_BxTxD, self.norm[...], config.norm_eps)
+        return self.normalise(x_BxTxD)
 
     def features_with(
         self,
@@ -242,7 +251,12 @@ class Transformer(nnx.Module):
         x_BxTxD = self.embed(tokens_BxT)
         for block, attend in zip(blocks, attends, strict=True):
             x_BxTxD = block(x_BxTxD, rope, attend)
-        return rms_norm(x_BxTxD, self.norm[...], self.config.norm_eps)
+        return self.normalise(x_BxTxD)
+
+    def normalise(self, x_BxTxD: jax.Array) -> jax.Array:
+        """The stream as the output head reads it; under muP shrunk by the width, as its logits must be."""
+        scale_D = self.norm[...] / self.config.width("embed")
+        return rms_norm(x_BxTxD, scale_D, self.config.norm_eps)
 
     def output_VxD(self) -> jax.Array:
         """The output head (the embedding where they are tied), in the compute type."""

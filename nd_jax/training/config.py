@@ -50,6 +50,11 @@ class OptimizerConfig:
     muon_iterations: int = 5
     """Muon: Newton-Schulz iterations that orthogonalise the momentum."""
 
+    def state_bytes(self, model: ModelConfig) -> int:
+        """Memory of the moments, float32: two for what AdamW updates, one for what Muon does."""
+        single = model.matrix_parameters() if self.name == "muon" else 0
+        return 4 * (2 * model.parameters() - single)
+
 
 @dataclass(frozen=True)
 class ScheduleConfig:

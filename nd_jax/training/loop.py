@@ -71,7 +71,7 @@ def train(
     """
     _check(experiment, tokenizer)
     microbatch = experiment.data.global_batch // experiment.train.accumulation
-    mesh = make_mesh(experiment.mesh, experiment.model, microbatch, devices)
+    mesh = make_mesh(experiment.mesh, experiment.model, microbatch, devices, experiment.data.row_length)
     optimizer = make_optimizer(experiment.optimizer, experiment.model)
     shardings = state_shardings(experiment.model, optimizer, mesh)
     checkpoints = Checkpoints(out, experiment, tokenizer, data_fingerprint)

@@ -21,30 +21,15 @@ from jax.sharding import AxisType
 from rich.progress import BarColumn, Progress, TextColumn
 
 from nd_jax.console import console
+from nd_jax.training.chips import peak_of_kind
 from nd_jax.training.config import Experiment
-
-PEAK_FLOPS = {
-    # device kind as jax names it -> dense bfloat16 FLOP/s of one device, from the vendors' data sheets
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5": 459e12,
-    "TPU v5p": 459e12,
-    "TPU v6 lite": 918e12,
-    "NVIDIA A100": 312e12,
-    "NVIDIA H100 PCIe": 756e12,
-    "NVIDIA H100": 989e12,
-    "NVIDIA H200": 989e12,
-    "NVIDIA B200": 2250e12,
-    "NVIDIA L4": 121e12,
-}
 
 
 def peak_flops(device: Any) -> float | None:
     """Peak FLOP/s of a device: by table, on CPU what a float32 matmul reaches; None where it is unknown."""
     if device.platform == "cpu":
         return _measured_matmul() / jax.local_device_count()
-    names = [name for name in PEAK_FLOPS if device.device_kind.startswith(name)]
-    return PEAK_FLOPS[max(names, key=len)] if names else None
+    return peak_of_kind(device.device_kind)
 
 
 def _measured_matmul(n: int = 1024, tries: int = 5) -> float:

@@ -53,24 +53,61 @@ def make_optimizer(config: OptimizerConfig, model: ModelConfig) -> optax.Gradien
     """
     clip = optax.clip_by_global_norm(config.clip_norm)
     matrices = {path for path, (axes, _) in logical_axes(model).items() if len(axes) > 1}
+    mup = model.mup.d_model > 0
+    # muP scales the rule's updates by their matrix's widths; decay, which comes after, is not scaled: the
+    # product of learning rate and decay stays what it was (independent decay, arXiv 2309.14322).
+    decay_in_rule = 0.0 if mup else config.weight_decay
+    scaled = [_by_width(config, model), _decay(config, matrices)] if mup else []
     if config.name == "adamw":
         rule = optax.adamw(
-            1.0, b1=config.b1, b2=config.b2, eps=config.eps, weight_decay=config.weight_decay,
+            1.0, b1=config.b1, b2=config.b2, eps=config.eps, weight_decay=decay_in_rule,
             mask=lambda params: _map(matrices.__contains__, params),
         )  # fmt: skip
-        return optax.chain(clip, rule)
+        return optax.chain(clip, rule, *scaled)
     turned = _muon_axes(model)
     rule = optax.contrib.muon(
         1.0, beta=config.muon_beta, ns_steps=config.muon_iterations, eps=config.eps,
-        weight_decay=config.weight_decay, adam_b1=config.b1, adam_b2=config.b2,
+        weight_decay=decay_in_rule, adam_b1=config.b1, adam_b2=config.b2,
         muon_weight_dimension_numbers=lambda params: _map(turned.get, params), consistent_rms=0.2,
     )  # fmt: skip
     # Of what Muon leaves to Adam, optax would decay all or nothing: we decay the matrices (embeddings).
-    others = matrices - turned.keys()
-    decay = optax.add_decayed_weights(
-        -config.weight_decay, mask=lambda params: _map(others.__contains__, params)
+    return optax.chain(clip, rule, *(scaled or [_decay(config, matrices - turned.keys())]))
+
+
+def _decay(config: OptimizerConfig, paths: set[Path]) -> optax.GradientTransformation:
+    """Decay of these parameters, added to finished updates."""
+    return optax.add_decayed_weights(
+        -config.weight_decay, mask=lambda params: _map(paths.__contains__, params)
     )
-    return optax.chain(clip, rule, decay)
+
+
+def _by_width(config: OptimizerConfig, model: ModelConfig) -> optax.GradientTransformation:
+    """Scale the updates of the layers' matrices as muP asks, by how much wider than the base they are.
+
+    AdamW: by 1 / fan-in ("Tensor Programs V", arXiv 2203.03466, table 8). Muon: so that an update's spectral
+    norm grows as sqrt(fan-out / fan-in) ("A Spectral Condition for Feature Learning", arXiv 2310.17813; for
+    Muon: arXiv 2505.02222, 2602.20937); its rule gives sqrt(max(fan-in, fan-out)). Embeddings, head and norms
+    keep Adam's update; the head's logits are shrunk instead (`Transformer.normalise`).
+    """
+    queries, keys = model.n_heads * model.head_dim, model.n_kv_heads * model.head_dim
+    widths = {"embed": model.d_model, "heads": queries, "kv_heads": keys, "mlp": model.d_ff}
+    factors = {}
+    for path, (axes, stacked) in logical_axes(model).items():
+        if not stacked or len(axes) < 2:
+            continue
+        ends = [axis for axis in axes if axis in widths]
+        wider = [model.width(axis) for axis in ends]  # fan-in and fan-out, against the base's
+        if config.name == "adamw":
+            factors[path] = 1 / wider[0]
+        else:
+            sizes = [widths[axis] for axis in ends]
+            base = [size / times for size, times in zip(sizes, wider, strict=True)]
+            factors[path] = (wider[1] / wider[0]) ** 0.5 / (max(sizes) / max(base)) ** 0.5
+    return optax.stateless(
+        lambda updates, _: jax.tree.map(
+            jnp.multiply, updates, _map(lambda path: factors.get(path, 1.0), updates)
+        )
+    )
 
 
 def logical_axes(model: ModelConfig) -> dict[Path, tuple[tuple[str, ...], bool]]:

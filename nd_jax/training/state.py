@@ -49,7 +49,7 @@ def new_state(
 
 def abstract_state(model: ModelConfig, optimizer: optax.GradientTransformation, shardings: State) -> State:
     """Shapes, types and shardings of the state, for restoring into; nothing is allocated."""
-    shapes = jax.eval_shape(functools.partial(_new, model, optimizer), jax.random.key(0))
+    shapes = jax.eval_shape(lambda: _new(model, optimizer, jax.random.key(0)))
     return jax.tree.map(
         lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding),
         shapes,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nd_jax.export.hugging_face import settings, weights
-from nd_jax.model.config import ModelConfig
+from nd_jax.model.config import BaseWidths, ModelConfig
 from nd_jax.model.transformer import bind, init
 
 SHAPE = {
@@ -20,6 +20,7 @@ SHAPE = {
 }
 MODELS = {
     "Llama": ModelConfig(**SHAPE),
+    "Llama by muP": ModelConfig(**SHAPE, mup=BaseWidths(d_model=4, head_dim=2)),
     "Qwen3, untied": ModelConfig(**SHAPE, qk_norm=True, tied_embeddings=False, rope_theta=500.0),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from models import PLAIN
 
 from nd_jax.errors import UserError
-from nd_jax.model.config import MeshConfig, ModelConfig
+from nd_jax.model.config import AXES, MeshConfig, ModelConfig
 from nd_jax.model.partition import check_fit
 from nd_jax.model.transformer import bind, init
 
@@ -54,17 +54,21 @@ def test_contradictions_are_refused():
 
 
 def test_meshes_that_do_not_fit_are_refused_naming_both_numbers():
-    assert MeshConfig(2, -1, 2).sizes(8) == (2, 2, 2)
+    assert MeshConfig(replica=2, fsdp=-1, tensor=2).sizes(8) == (2, 2, 1, 2)
     with pytest.raises(UserError, match=r"3 does not divide the 8 devices; nearest that do: 2 or 4"):
-        MeshConfig(3, -1, 1).sizes(8)
+        MeshConfig(replica=3, fsdp=-1).sizes(8)
     with pytest.raises(UserError, match="needs 4 devices, but there are 8"):
-        MeshConfig(1, 2, 2).sizes(8)
-    with pytest.raises(UserError, match=r"tensor=4 does not divide model.n_kv_heads=2"):
-        check_fit((1, 1, 4), PLAIN)
-    with pytest.raises(UserError, match=r"fsdp=3 does not divide model.d_model=16"):
-        check_fit((1, 3, 1), PLAIN)
-    with pytest.raises(UserError, match="replica x fsdp=8 does not divide the batch=12"):
-        check_fit((8, 1, 1), PLAIN, batch_size=12)
+        MeshConfig(replica=1, fsdp=2, tensor=2).sizes(8)
+    for sizes, message in [
+        ((1, 1, 1, 4), r"tensor=4 does not divide model.n_kv_heads=2"),
+        ((1, 3, 1, 1), r"fsdp=3 does not divide model.d_model=16"),
+        ((1, 4, 8, 1), r"fsdp x sequence=32 does not divide model.d_model=16; nearest sizes that do: 16"),
+        ((8, 1, 1, 1), "replica=8 does not divide the batch=12; nearest sizes that do: 6 or 12"),
+        ((2, 4, 1, 1), "replica x fsdp=8 does not divide the batch=12"),
+        ((1, 1, 8, 1), "sequence=8 does not divide data.row_length=12"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            check_fit(dict(zip(AXES, sizes, strict=True)), PLAIN, batch_size=12, row_length=12)
 
 
 def test_the_config_needs_no_jax():

@@ -105,7 +105,9 @@ def test_a_sharded_checkpoint_is_restored_on_one_device_bit_for_bit(tmp_path):
     )
     run(tmp_path, sharded, devices=jax.devices())
     expected = digest(tmp_path / "checkpoints/2")
-    single = replace(EXPERIMENT, mesh=MeshConfig(1, 1, 1), train=replace(EXPERIMENT.train, steps=3))
+    single = replace(
+        EXPERIMENT, mesh=MeshConfig(replica=1, fsdp=1, tensor=1), train=replace(EXPERIMENT.train, steps=3)
+    )
     seen = []
     run(tmp_path, single, batches=partial(noted, seen, tmp_path))
     assert seen == [expected]

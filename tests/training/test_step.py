@@ -13,7 +13,8 @@ from nd_jax.training.state import new_state, state_shardings
 from nd_jax.training.step import make_step, read_metrics, signals
 
 SINGLE = MeshConfig(replica=1, fsdp=1, tensor=1)
-MESHES = {name: MeshConfig(*map(int, name.split("x"))) for name in ("8x1x1", "1x8x1", "1x4x2", "2x2x2")}
+NAMES = ("8x1x1x1", "1x8x1x1", "1x4x1x2", "2x2x1x2", "1x2x2x2", "2x1x4x1")  # replica, fsdp, sequence, tensor
+MESHES = {name: MeshConfig(*map(int, name.split("x"))) for name in NAMES}
 
 
 MUON = replace(EXPERIMENT, optimizer=replace(EXPERIMENT.optimizer, name="muon", muon_iterations=2))
@@ -22,7 +23,7 @@ MUON = replace(EXPERIMENT, optimizer=replace(EXPERIMENT.optimizer, name="muon", 
 @functools.cache
 def programs(experiment, mesh):
     """Mesh, optimizer, shardings and step; made once, since compiling is what takes time here."""
-    size = mesh.replica * mesh.fsdp * mesh.tensor
+    size = mesh.replica * mesh.fsdp * mesh.sequence * mesh.tensor
     devices = make_mesh(mesh, experiment.model, experiment.data.global_batch, jax.devices()[:size])
     optimizer = make_optimizer(experiment.optimizer, experiment.model)
     shardings = state_shardings(experiment.model, optimizer, devices)
@@ -66,7 +67,9 @@ def assert_same(one, other, rtol, atol):
     )
 
 
-@pytest.mark.parametrize(("experiment", "mesh"), [(EXPERIMENT, mesh) for mesh in MESHES] + [(MUON, "2x2x2")])
+@pytest.mark.parametrize(
+    ("experiment", "mesh"), [(EXPERIMENT, mesh) for mesh in MESHES] + [(MUON, "2x2x1x2"), (MUON, "1x2x2x2")]
+)
 def test_sharded_equals_single_device(experiment, mesh):
     single, sharded = Setup(experiment), Setup(experiment, MESHES[mesh])
     for a, b in zip(single.run(), sharded.run(), strict=True):
@@ -82,11 +85,11 @@ def test_sharded_equals_single_device(experiment, mesh):
 
 @pytest.mark.parametrize("experiment", [EXPERIMENT, MUON], ids=["adamw", "muon"])
 def test_the_state_lies_sharded_from_the_first_moment(experiment):
-    values, places = first_state(experiment, MESHES["2x2x2"])
+    values, places = first_state(experiment, MESHES["2x2x1x2"])
     assert_same(
         values, first_state(experiment)[0], rtol=1e-6, atol=1e-7
     )  # the seed alone decides the parameters
-    after = Setup(experiment, MESHES["2x2x2"])
+    after = Setup(experiment, MESHES["2x2x1x2"])
     after.run(1)
     for state in (places, jax.tree.map(lambda x: x.sharding, after.state)):
         specs = {path: place.spec for path, place in jax.tree_util.tree_leaves_with_path(state["params"])}
@@ -100,8 +103,25 @@ def test_the_state_lies_sharded_from_the_first_moment(experiment):
             assert len(found) == len(specs) or (field == "nu" and experiment is MUON)
 
 
+@pytest.mark.parametrize("mesh", ["2x2x1x2", "1x2x2x2"])
+@pytest.mark.parametrize("experiment", [EXPERIMENT, MUON], ids=["adamw", "muon"])
+def test_no_matrix_of_the_state_is_held_twice(experiment, mesh):
+    values, places = first_state(experiment, MESHES[mesh])
+    seen = 0
+    for (path, value), place in zip(
+        jax.tree_util.tree_leaves_with_path(values), jax.tree.leaves(places), strict=True
+    ):
+        if value.ndim < 2 or "norm" in str(path):  # counts and norm scales are held by every device
+            continue
+        seen += 1
+        held = 8 * np.prod(place.shard_shape(value.shape))
+        assert held == value.size * MESHES[mesh].replica, (path, place.spec)
+    matrices = 1 + 4 + 3  # the embedding, attention, feed-forward: parameter and moments of each
+    assert seen == (3 * matrices if experiment is EXPERIMENT else 2 * matrices + 1)
+
+
 def test_accumulation_equals_the_big_batch():
-    mesh = MESHES["2x2x2"]
+    mesh = MESHES["2x2x1x2"]
     whole = Setup(mesh=mesh)
     parts = Setup(replace(EXPERIMENT, train=replace(EXPERIMENT.train, accumulation=2)), mesh)
 
@@ -140,7 +160,7 @@ def test_the_step_reports_what_it_did():
 
 
 def test_any_hosts_signal_reaches_all():
-    setup = Setup(mesh=MESHES["8x1x1"])
+    setup = Setup(mesh=MESHES["8x1x1x1"])
     local = signals(8, 0.25, False)
     local[5] = 0.75, 1.0
     with jax.set_mesh(setup.mesh):

@@ -1,0 +1,29 @@
+"""A smoke test's model: 1.0M parameters, half of them the embedding.
+
+`nd plan configs/nd_1m.py --mesh fsdp=8` says what it costs.
+Learning rate and length of training are usual values, not tuned.
+"""
+
+from nd_jax.data.config import DataConfig
+from nd_jax.model.config import ModelConfig
+from nd_jax.training.config import Experiment, OptimizerConfig, ScheduleConfig, TrainConfig
+
+config = Experiment(
+    model=ModelConfig(
+        vocab_size=8192,
+        d_model=64,
+        n_layers=8,
+        n_heads=2,
+        n_kv_heads=2,
+        head_dim=32,
+        d_ff=192,
+        rope_theta=1e6,
+        qk_norm=True,
+    ),
+    data=DataConfig(
+        traces=("traces",), tokenizer="tokenizer", row_length=512, global_batch=32, place_weight=3.0
+    ),
+    optimizer=OptimizerConfig(name="muon", learning_rate=0.005),
+    schedule=ScheduleConfig(shape="cosine", warmup_steps=500),
+    train=TrainConfig(steps=10_000),
+)

@@ -1,0 +1,1 @@
+"""What a training run costs, told before there are devices to run it on."""
