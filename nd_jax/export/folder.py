@@ -57,9 +57,9 @@ def load(directory: Path) -> tuple[Trained, Path]:
       UserError: there is no checkpoint, or it is damaged.
     """
     path = find_checkpoint(directory)
-    _, weights, tokenizer = load_for_inference(path)
+    _, parameters, tokenizer = load_for_inference(path)
     run = path.parent.parent if path.parent.name == FOLDER else path
-    return Trained(read_record(path), weights, tokenizer), run
+    return Trained(read_record(path), parameters, tokenizer), run
 
 
 def write_folder(

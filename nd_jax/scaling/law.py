@@ -7,11 +7,12 @@ come from a bootstrap of the residuals, since the sizes and budgets of a study a
 
 import itertools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
+Numbers = float | np.ndarray
 CONSTANTS = ("E", "A", "B", "alpha", "beta")
 
 
@@ -30,11 +31,11 @@ class Law(NamedTuple):
     alpha: float
     beta: float
 
-    def loss(self, parameters: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """The loss of models of so many parameters, trained on so many tokens."""
+    def loss(self, parameters: Numbers, tokens: Numbers) -> Any:
+        """The loss of models of so many parameters, trained on so many tokens; a number or an array."""
         return self.E + self.A * parameters**-self.alpha + self.B * tokens**-self.beta
 
-    def optimum(self, flops: np.ndarray, per_product: float) -> tuple[np.ndarray, np.ndarray]:
+    def optimum(self, flops: Numbers, per_product: float) -> tuple[Any, Any]:
         """(parameters, tokens) of the lowest loss for so much compute, where FLOPs = per_product * N * D."""
         product = flops / per_product
         ratio = (self.alpha * self.A / (self.beta * self.B)) ** (1 / (self.alpha + self.beta))

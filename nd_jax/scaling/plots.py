@@ -37,7 +37,7 @@ def _losses(axes: Any, points: Sequence[Point], figures: dict[str, Any]) -> None
     for colour, size in _coloured(sorted({p.parameters for p in points})):
         own = sorted((p for p in points if p.parameters == size), key=lambda p: p.tokens)
         tokens = np.geomspace(own[0].tokens, own[-1].tokens, 50)
-        axes.plot(tokens, law.loss(np.float64(size), tokens), color=colour, linewidth=1)
+        axes.plot(tokens, law.loss(size, tokens), color=colour, linewidth=1)
         axes.plot([p.tokens for p in own], [p.loss for p in own], "o", color=colour, label=_short(size))
     axes.set(
         xscale="log", xlabel="tokens", ylabel="loss (nats per token)", title="Runs, and L(N, D) as fitted"

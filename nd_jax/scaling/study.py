@@ -98,9 +98,8 @@ def _held_out(points: Sequence[Point], config: FitConfig) -> dict[str, Any]:
     rows = []
     for p in points:
         if p not in rest:
-            size, tokens = np.float64(p.parameters), np.float64(p.tokens)
-            predicted = float(fitted.law.loss(size, tokens))
-            drawn_R = np.array([law.loss(size, tokens) for law in fitted.resampled]) * noise_R
+            predicted = float(fitted.law.loss(p.parameters, p.tokens))
+            drawn_R = np.array([law.loss(p.parameters, p.tokens) for law in fitted.resampled]) * noise_R
             rows.append({
                 "name": p.name, "tokens": p.tokens, "loss": p.loss, "predicted": predicted,
                 "interval": interval(drawn_R, config.level), "off": predicted / p.loss - 1,

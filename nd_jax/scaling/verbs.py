@@ -39,7 +39,9 @@ def ladder(
     }
     columns = list(next(iter(rows.values())))
     formats = {"learning_rate": "{:.2g}", "flops": "{:.2e}", "chip_hours": "{:.3g}"}
-    shown = [[name, *(formats.get(c, "{:,}").format(row[c]) for c in columns)] for name, row in rows.items()]
+    shown = [
+        [name, *(formats.get(c, "{:,}").format(row[c] or 0) for c in columns)] for name, row in rows.items()
+    ]
     of = "a chip" if peak_flops else chip
     title = f"Rungs; hours of {of} at {utilisation:.0%} of {peak / 1e12:.3g} TFLOP/s"
     table(title, ["rung", *(column.replace("_", " ") for column in columns)], shown)
