@@ -28,7 +28,8 @@ def main(folder: Path, work: Path) -> None:
     model.eval()
     asked = json.loads((work / "prompts.json").read_text(encoding="utf-8"))
     with torch.inference_mode():
-        np.savez(work / "logits.npz", **_logits(model, np.load(work / "cases.npz")))
+        logits = _logits(model, np.load(work / "cases.npz"))
+        np.savez(work / "logits.npz", **logits)  # pyright: ignore[reportArgumentType]
         continued = [
             ids
             for start in range(0, len(asked["prompts"]), BATCH)
