@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup interop quickstart test lint clean
+.PHONY: help setup interop quickstart test test-interop lint clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -35,6 +35,9 @@ test: $(VENV)/installed-dev  ## Lint, type-check and test.
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/python -m pytest
+
+test-interop: $(VENV)/installed-dev interop  ## Compare exported models with PyTorch and transformers (a large download).
+	$(BIN)/python -m pytest tests/export/test_check.py
 
 clean:  ## Remove the environments and caches (runs/ stays).
 	rm -rf $(VENV) $(INTEROP) .pytest_cache .ruff_cache .hypothesis *.egg-info

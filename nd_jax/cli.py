@@ -355,7 +355,8 @@ def train(words: Sequence[str]) -> None:
       nd train configs/nano.py --help                     (all settings and their values there)
       nd train configs/nano.py --out runs/wide --model.d_model 256 --optimizer.learning_rate 0.002
 
-    CONFIG is a Python file with `config = Experiment(...)`. Its settings are overridden by dotted names.
+    CONFIG is a Python file with `config = Experiment(...)`, or FILE.py:NAME, one of a file's `configs`. Its
+    settings are overridden by dotted names.
       --out DIR        the run's directory: checkpoints, metrics.jsonl, TensorBoard (default: runs/CONFIG)
       --distributed    one of several processes (JAX finds them from Slurm, GKE, TPU or JAX_* variables)
       --json FILE      also write the run's figures to this file
@@ -363,7 +364,7 @@ def train(words: Sequence[str]) -> None:
     own = {"out": Path, "json": Path, "distributed": bool}
     config, options, overrides = _config_words(train, words, own)
 
-    from nd_jax.training.config import load_config
+    from nd_jax.training.config import load_config, run_name
 
     experiment = load_config(config, overrides)
     if options.distributed:
@@ -374,7 +375,7 @@ def train(words: Sequence[str]) -> None:
     from nd_jax.console import write_json
     from nd_jax.training.run import run
 
-    write_json(options.json, run(experiment, options.out or Path("runs") / config.stem))
+    write_json(options.json, run(experiment, options.out or Path("runs") / run_name(config)))
 
 
 def plan(words: Sequence[str]) -> None:
@@ -527,6 +528,125 @@ def eval_report(runs: tyro.conf.Positional[tuple[Path, ...]], out: Path | None =
     report(runs, out)
 
 
+def export(
+    checkpoint: tyro.conf.Positional[Path],
+    out: Path,
+    format: Literal["hf"] = "hf",
+    licence: str = "apache-2.0",
+    check: bool = False,
+    traces: tuple[Path, ...] = (),
+    cruxeval: Path | None = None,
+    interop: Path = Path(".venv-interop/bin/python"),
+    json: Path | None = None,
+) -> None:
+    """Write a checkpoint as a folder that other libraries read: transformers, vLLM, llama.cpp.
+
+    Llama's layout, or Qwen3's where queries and keys are normalised; the stock classes load it.
+
+    Examples:
+      nd export runs/quickstart --out exported
+      nd export runs/quickstart --out exported --check            (after `make interop`)
+      nd export runs/nano/checkpoints/1500 --out exported --check --cruxeval cruxeval.jsonl
+
+    Args:
+      checkpoint: run directory or checkpoint of the model.
+      out: the new folder; one that this verb wrote before is replaced.
+      format: hf: Hugging Face's (safetensors, config.json, tokenizer.json, model card).
+      licence: of the weights, for the model card, as the Hugging Face hub names it.
+      check: compare with transformers: logits on ordinary and odd inputs, greedy decoding, token ids.
+      traces: datasets on whose held-out programs to compare; by default those that the model was trained on.
+      cruxeval: compare greedy decoding on this CRUXEval file's output questions instead.
+      interop: Python of an environment with transformers, which `make interop` makes.
+      json: also write {layout, parameters, bytes, check: {logits, greedy, tokenizer}} to this file.
+    """
+    from nd_jax.console import write_json
+    from nd_jax.export import verbs
+    from nd_jax.export.check import CheckConfig
+
+    del format  # there is one
+    config = CheckConfig(interop=interop)
+    write_json(json, verbs.export(checkpoint, out, licence, check, traces, cruxeval, config))
+
+
+def import_(folder: tyro.conf.Positional[Path], out: Path, json: Path | None = None) -> None:
+    """Bring an exported folder back as a run with one checkpoint, bit for bit.
+
+    Examples:
+      nd import exported --out runs/again
+      nd eval cruxeval --data cruxeval.jsonl --checkpoint runs/again
+
+    Args:
+      folder: what `nd export` wrote.
+      out: directory of the new run.
+      json: also write {checkpoint, step} to this file.
+    """
+    from nd_jax.console import write_json
+    from nd_jax.export.verbs import bring_in
+
+    write_json(json, bring_in(folder, out))
+
+
+def scaling_ladder(
+    config: tyro.conf.Positional[Path],
+    chip: str = "TPU v5 lite",
+    peak_flops: float | None = None,
+    utilisation: float = 0.4,
+    json: Path | None = None,
+) -> None:
+    """List the sizes of a ladder: parameters, tokens, FLOPs, and estimated hours of a chip.
+
+    Examples:
+      nd scaling ladder configs/ladder.py
+      nd scaling ladder configs/ladder.py --chip "NVIDIA H100" --utilisation 0.5
+      nd train configs/ladder.py:162k
+
+    Args:
+      config: config file with `configs = {name: Experiment(...)}`.
+      chip: whose peak FLOP/s (bfloat16, from a table) the hours are estimated with.
+      peak_flops: or this peak, in FLOP/s.
+      utilisation: share of the peak that training reaches.
+      json: also write {chip, peak_flops, utilisation, rungs: {name: {parameters, tokens, flops, ...}}}.
+    """
+    from nd_jax.console import write_json
+    from nd_jax.scaling.verbs import ladder
+    from nd_jax.training.config import load_configs
+
+    write_json(json, ladder(load_configs(config), chip, peak_flops, utilisation))
+
+
+def scaling_fit(
+    runs: tyro.conf.Positional[tuple[Path, ...]],
+    out: Path = Path("scaling"),
+    huber: float = 1e-2,
+    resamples: int = 200,
+    seed: int = 0,
+    json: Path | None = None,
+) -> None:
+    """Fit L(N, D) = E + A/N^alpha + B/D^beta to the final losses of runs, and what follows from it.
+
+    Bootstrap intervals; the largest size predicted by the others; iso-FLOP parabolas; the compute-optimal
+    frontier; next-state accuracy and CRUXEval against compute, where runs were evaluated.
+
+    Examples:
+      nd scaling fit runs/ladder-*
+      nd scaling fit studies/cpu --out fitted
+      nd scaling fit points.jsonl          (lines of {"parameters": N, "tokens": D, "loss": L})
+
+    Args:
+      runs: runs, folders of runs, or files of points.
+      out: directory of scaling.json, scaling.png and points.jsonl (all that the fit needs of the runs).
+      huber: difference of log losses beyond which a run counts linearly.
+      resamples: of the bootstrap.
+      seed: seeds it.
+      json: also write the figures to this file.
+    """
+    from nd_jax.console import write_json
+    from nd_jax.scaling.law import FitConfig
+    from nd_jax.scaling.verbs import fit
+
+    write_json(json, fit(runs, out, FitConfig(huber=huber, resamples=resamples, seed=seed)))
+
+
 def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART) -> None:
     """Record programs, train a tokenizer and a small neural debugger on them, evaluate it, and step with it.
 
@@ -573,6 +693,10 @@ VERBS: dict[str, Callable[..., None]] = {
     "eval cruxeval": eval_cruxeval,
     "eval report": eval_report,
     "ablate": ablate,
+    "export": export,
+    "import": import_,
+    "scaling ladder": scaling_ladder,
+    "scaling fit": scaling_fit,
 }
 
 

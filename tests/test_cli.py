@@ -149,6 +149,16 @@ def test_training_goes_on_where_it_stopped(made, capsys):
     assert figures(made / "train.json")["step"] == 4
 
 
+def test_an_exported_model_comes_back(made, tmp_path):
+    nd("export", made / "run", "--out", tmp_path / "out", "--json", tmp_path / "export.json")
+    assert figures(tmp_path / "export.json")["layout"] == "Qwen3"
+    nd("import", tmp_path / "out", "--out", tmp_path / "again", "--json", tmp_path / "import.json")
+    assert figures(tmp_path / "import.json")["step"] >= 3
+    nd("export", tmp_path / "again", "--out", tmp_path / "twice")
+    for name in ("model.safetensors", "tokenizer.json", "config.json", "nd_run.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "twice" / name).read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -161,6 +171,11 @@ def test_training_goes_on_where_it_stopped(made, capsys):
         ("eval cruxeval --data {made}/cruxeval.jsonl --pass-at 5 --checkpoint {tmp}", "--temperatures"),
         ("eval cruxeval --data x --pass-at 5 --temperatures 0.2 --samples 4", "from 4 samples"),
         ("eval report {tmp}", "no results there"),
+        ("export {tmp} --out {tmp}/x", "no checkpoint"),
+        ("import {tmp} --out {tmp}/x", "nd_run.json"),
+        ("scaling fit {tmp}", "holds no run"),
+        ("scaling ladder {root}/configs/nano.py", "no top-level"),
+        ("train {root}/configs/ladder.py:x", "no experiment 'x'"),
         ("train absent.py", "absent.py"),
         ("train {root}/configs/nano.py --train.stepz 3", "--train.steps"),
         ("train {root}/configs/nano.py --train.steps many", "--train.steps"),

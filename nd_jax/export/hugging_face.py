@@ -3,6 +3,7 @@
 Only names and layouts change: a Linear of theirs is [out, in], and heads are one axis of it.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,14 +49,63 @@ def weights(config: ModelConfig, params: dict[str, Any]) -> dict[str, np.ndarray
     return named
 
 
-def settings(config: ModelConfig, max_length: int) -> dict[str, Any]:
+def params(config: ModelConfig, named: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The parameters of `weights`' names: its inverse, bit for bit.
+
+    Raises:
+      KeyError: a weight is missing.
+      ValueError: a weight has another shape.
+    """
+    D, H, K, Dh = config.d_model, config.n_heads, config.n_kv_heads, config.head_dim
+
+    def stacked(name: str, turn: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        return np.stack([turn(named[f"model.layers.{n}.{name}.weight"]) for n in range(config.n_layers)])
+
+    def same(array: np.ndarray) -> np.ndarray:
+        return array
+
+    def into(heads: int) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda array: array.T.reshape(D, heads, Dh)
+
+    attention = {
+        "query_DxHxDh": stacked("self_attn.q_proj", into(H)),
+        "key_DxKxDh": stacked("self_attn.k_proj", into(K)),
+        "value_DxKxDh": stacked("self_attn.v_proj", into(K)),
+        "out_HxDhxD": stacked("self_attn.o_proj", lambda array: array.T.reshape(H, Dh, D)),
+    }
+    if config.qk_norm:
+        attention["q_norm"] = stacked("self_attn.q_norm", same)
+        attention["k_norm"] = stacked("self_attn.k_norm", same)
+    feed_forward = {
+        "gate_DxF": stacked("mlp.gate_proj", np.transpose),
+        "up_DxF": stacked("mlp.up_proj", np.transpose),
+        "down_FxD": stacked("mlp.down_proj", np.transpose),
+    }
+    told: dict[str, Any] = {
+        "embedding_VxD": named["model.embed_tokens.weight"],
+        "blocks": {
+            "attention_norm": stacked("input_layernorm", same),
+            "attention": attention,
+            "feed_forward_norm": stacked("post_attention_layernorm", same),
+            "feed_forward": feed_forward,
+        },
+        "norm": named["model.norm.weight"],
+    }
+    if not config.tied_embeddings:
+        told["head_VxD"] = named["lm_head.weight"]
+    return told
+
+
+def settings(config: ModelConfig, max_length: int, **tokens: Any) -> dict[str, Any]:
     """The model's ``config.json``.
 
     Args:
       config: the shape of the model.
       max_length: tokens that the model was trained on at once.
+      tokens: further entries: the ids of special tokens.
     """
     return {
+        **tokens,
         "architectures": ["Qwen3ForCausalLM" if config.qk_norm else "LlamaForCausalLM"],
         "model_type": "qwen3" if config.qk_norm else "llama",
         "vocab_size": config.vocab_size,

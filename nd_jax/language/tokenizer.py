@@ -3,8 +3,7 @@
 Text is encoded by a SentencePiece BPE model with identity normalisation and byte fallback; control symbols
 are inserted by id. A line end is a piece of its own that no other piece crosses, so a line's ids do not
 depend on its neighbours: they are kept for the next time it comes, and new lines are encoded in one call and
-cut apart at line ends. Where values are spelled (`TokenizerSpec.values`), a state's line is encoded part by
-part.
+cut apart at line ends.
 """
 
 import hashlib
@@ -20,12 +19,12 @@ import numpy as np
 import sentencepiece
 
 from nd_jax.errors import UserError
-from nd_jax.language.encoded import ID_BYTES, EncodedSession, pack_ids, unpack_ids
+from nd_jax.language.encoded import ID_BYTES, EncodedSession, pack_ids
 from nd_jax.language.render import write_context, write_steps
 from nd_jax.language.segmenting import SegmentReader
 from nd_jax.language.session import Session, Unrenderable
 from nd_jax.language.spelling import spell
-from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, Role, Segment, TokenizerSpec
+from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, Segment, TokenizerSpec
 
 MODEL_FILE, SPEC_FILE = "tokenizer.model", "spec.json"
 SPACE_SIGN = "\u2581"  # SentencePiece's own sign for a space: as text, it has to be spelled in bytes
@@ -78,9 +77,8 @@ class Tokenizer:
         self.tells_place = np.zeros(spec.vocab_size, bool)
         self.tells_place[[self._ids[symbol] for symbol in spec.place_symbols]] = True
         self._packed = {symbol: pack_ids([i]) for i, symbol in enumerate(symbols)}
-        # The ids of symbols and of lines encoded before: of programs, and of states.
-        self._words = [dict(self._packed), dict(self._packed)]
-        self._encode_part = lru_cache(maxsize=1 << 14)(lambda text: pack_ids(self.encode_text(text)))
+        self._words = dict(self._packed)  # the ids of symbols and of lines encoded before
+        self._encode_part = lru_cache(maxsize=1 << 14)(self._encode_whole)
 
     def __reduce__(self):
         return Tokenizer, (self._model, self.spec, self.trained)
@@ -148,12 +146,17 @@ class Tokenizer:
         Raises:
           Unrenderable: the text holds a lone surrogate, which UTF-8 cannot.
         """
+        if self.spec.values == "letters":
+            return list(chain.from_iterable(map(self._encode_part, spell(text))))
+        return self._encode_whole(text)
+
+    def _encode_whole(self, text: str) -> list[int]:
         if SPACE_SIGN in text:
             ids: list[int] = []
             for k, part in enumerate(text.split(SPACE_SIGN)):
                 if k:
                     ids += [self._first_byte + byte for byte in SPACE_SIGN.encode()]
-                ids += self.encode_text(part)
+                ids += self._encode_whole(part)
             return ids
         try:
             return self._processor.encode_as_ids(text)
@@ -181,12 +184,7 @@ class Tokenizer:
         roles: list[int] = []
         for (role, is_symbol), group in groupby(segments, key=lambda s: (s.role, s.kind in SYMBOL_KINDS)):
             texts = [segment.text for segment in group]
-            if is_symbol:
-                ids += map(self._symbol_id, texts)
-            elif role is Role.CONTEXT or self.spec.values == "pieces":
-                ids += self.encode_text("".join(texts))
-            else:
-                ids += unpack_ids(self._spell("".join(texts)))
+            ids += map(self._symbol_id, texts) if is_symbol else self.encode_text("".join(texts))
             roles += [int(role)] * (len(ids) - len(roles))
         return ids, roles
 
@@ -196,7 +194,7 @@ class Tokenizer:
         Raises:
           Unrenderable: as `encode`, or a line is none.
         """
-        return self._encode([write_context(context)], Role.CONTEXT)[0]
+        return self._encode([write_context(context)])[0]
 
     def encode_session(self, session: Session, context: bytes | None = None) -> EncodedSession:
         """Encode a session: the ids of ``encode(render(session))``.
@@ -210,7 +208,7 @@ class Tokenizer:
         """
         if context is None:
             context = self.encode_context(session.context)
-        parts = self._encode(list(write_steps(session)), Role.STATE)
+        parts = self._encode(list(write_steps(session)))
         return EncodedSession([context, *parts], self._packed[END] if session.ended else b"")
 
     def segments(self, ids: Iterable[int]) -> list[Segment]:
@@ -248,9 +246,9 @@ class Tokenizer:
         except KeyError:
             raise Unrenderable("no such symbol", f"{symbol} is not in the tokenizer's spec") from None
 
-    def _encode(self, parts: list[list[str]], role: Role) -> list[bytes]:
+    def _encode(self, parts: list[list[str]]) -> list[bytes]:
         """Encode each part, a list of words (`nd_jax.language.render`), and pack the ids."""
-        words = self._words[role is Role.STATE]
+        words = self._words
         try:
             return [b"".join(map(words.__getitem__, part)) for part in parts]
         except KeyError:
@@ -259,17 +257,12 @@ class Tokenizer:
         for word in new:
             if word[-1] != "\n":
                 self._symbol_id(word)  # it is none, and refused
-        spelled = role is Role.STATE and self.spec.values == "letters"
-        ids_of = dict(zip(new, map(self._spell, new) if spelled else self._encode_lines(new), strict=True))
+        ids_of = dict(zip(new, self._encode_lines(new), strict=True))
         encoded = [b"".join([words.get(word) or ids_of[word] for word in part]) for part in parts]
         if len(words) + len(new) > _MAX_LINES:
-            words = self._words[role is Role.STATE] = dict(self._packed)
+            words = self._words = dict(self._packed)
         words.update((word, ids) for word, ids in ids_of.items() if len(word) <= _MAX_LINE)
         return encoded
-
-    def _spell(self, text: str) -> bytes:
-        """Encode lines of a state with the letters of values apart, and pack the ids."""
-        return b"".join(map(self._encode_part, spell(text)))
 
     def _encode_lines(self, lines: list[str]) -> list[bytes]:
         """Encode each line, ended, as `encode_text` does, all in one call, and pack the ids."""

@@ -15,7 +15,7 @@ from nd_jax.console import track
 from nd_jax.debugger.policy import PolicyConfig, sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
-from nd_jax.language.render import write_context, write_steps
+from nd_jax.language.render import write
 from nd_jax.language.session import Unrenderable, show
 from nd_jax.language.spelling import spell
 from nd_jax.language.symbols import BOS, END, PAD, UNKNOWN, TokenizerSpec
@@ -94,14 +94,12 @@ def training_texts(
         tree = StateTree(trace)
         trajectory = sample_trajectory(tree, rng, policy, max_states)
         try:
-            session = show(tree, trajectory, spec)
-            context, steps = write_context(session.context), list(chain.from_iterable(write_steps(session)))
+            words = write(show(tree, trajectory, spec))
         except Unrenderable:
             continue
-        yield from (word[:-1] for word in context if word[-1] == "\n" and word != "\n")
-        lines = (word for word in steps if word[-1] == "\n" and word != "\n")
+        lines = (word for word in words if word[-1] == "\n" and word != "\n")
         if spec.values == "letters":
-            yield from (part for part in chain.from_iterable(map(spell, lines)) if part != "\n")
+            yield from (part for line in lines for part in spell(line) if part != "\n")
         else:
             yield from (line[:-1] for line in lines)
 

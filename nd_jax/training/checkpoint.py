@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 from nd_jax.console import console
@@ -136,7 +137,7 @@ class Checkpoints:
             params=ocp.args.StandardSave(state["params"]),
             optimizer=ocp.args.StandardSave({"opt_state": state["opt_state"], "step": state["step"]}),
             tokenizer=SaveTokenizer(self._tokenizer),
-            run=ocp.args.JsonSave(_to_json(record)),
+            run=ocp.args.JsonSave(record_to_dict(record)),
         )
         self._manager.save(step, args=items, force=True)
 
@@ -203,6 +204,31 @@ def load_for_inference(directory: str | Path) -> tuple[Experiment, dict[str, Any
     return record.experiment, params, TraceTokenizer.load(path / "tokenizer")
 
 
+def save_for_inference(
+    run: Path, record: RunRecord, params: dict[str, Any], tokenizer: TraceTokenizer
+) -> Path:
+    """Write a checkpoint without an optimizer's state: for `load_for_inference`, not to be trained on.
+
+    Returns:
+      Its directory.
+
+    Raises:
+      UserError: the run has checkpoints already.
+    """
+    folder = run.resolve() / FOLDER
+    if folder.exists():
+        raise UserError(f"{folder} is already there: give another --out")
+    items = ocp.args.Composite(
+        params=ocp.args.StandardSave(params),
+        optimizer=ocp.args.StandardSave({"step": jnp.int32(record.step)}),
+        tokenizer=SaveTokenizer(tokenizer),
+        run=ocp.args.JsonSave(record_to_dict(record)),
+    )
+    with ocp.CheckpointManager(folder) as manager:
+        manager.save(record.step, args=items, force=True)
+    return folder / str(record.step)
+
+
 def find_checkpoint(directory: Path) -> Path:
     """Find the newest complete checkpoint of a run, or take the directory if it is one itself.
 
@@ -235,16 +261,18 @@ def read_record(path: Path) -> RunRecord:
     """
     try:
         # Through Orbax, so that it may lie where `open` does not reach.
-        return _from_json(ocp.JsonCheckpointHandler().restore(ocp.path.step.epath.Path(path / "run")))
+        return record_from_dict(ocp.JsonCheckpointHandler().restore(ocp.path.step.epath.Path(path / "run")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"checkpoint {path} cannot be read ({_first_line(error)}): move it away") from error
 
 
-def _to_json(record: RunRecord) -> dict[str, Any]:
+def record_to_dict(record: RunRecord) -> dict[str, Any]:
+    """Give the record as JSON would hold it."""
     return {**asdict(record), "experiment": to_dict(record.experiment)}
 
 
-def _from_json(text: Mapping[str, Any]) -> RunRecord:
+def record_from_dict(text: Mapping[str, Any]) -> RunRecord:
+    """Make a record of what `record_to_dict` gave; UserError for settings that this version lacks."""
     return RunRecord(**{**text, "experiment": from_dict(text["experiment"])})
 
 

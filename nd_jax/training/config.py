@@ -144,6 +144,7 @@ class Experiment:
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     """Read a config file, Python with a top-level ``config = Experiment(...)``, and apply the overrides.
 
+    A file may hold several, ``configs = {name: Experiment(...)}``: then ``FILE.py:NAME`` is one of them.
     Overrides are words as on the command line, ``["--train.steps", "200"]``; ``--help`` lists all and exits.
 
     Raises:
@@ -152,18 +153,50 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     """
     import tyro  # here, because a checkpoint's config is read without it
 
-    config = _run_file(Path(path))
+    config = _read_one(str(path))
     return tyro.cli(
         Experiment, default=config, args=list(overrides), prog=str(path), use_underscores=True,
         description=f"The settings of {path} and their values there.", config=(tyro.conf.FlagConversionOff,),
     )  # fmt: skip
 
 
-def _run_file(path: Path) -> Experiment:
+def load_configs(path: Path) -> dict[str, Experiment]:
+    """Read all experiments of a config file that holds several.
+
+    Raises:
+      UserError: as `load_config`, or there is no `configs` in it.
+    """
+    configs = _run_file(path).get("configs")
+    if not isinstance(configs, dict) or not all(isinstance(one, Experiment) for one in configs.values()):
+        raise UserError(f"{path} has no top-level `configs = {{name: Experiment(...)}}`")
+    return configs
+
+
+def run_name(path: Path) -> str:
+    """Name a run after its config: ``configs/ladder.py:164k`` gives ``ladder-164k``."""
+    return path.name.replace(".py:", "-").removesuffix(".py")
+
+
+def _read_one(path: str) -> Experiment:
+    file, named, name = path.rpartition(".py:")
+    if named:
+        configs = load_configs(Path(f"{file}.py"))
+        if name not in configs:
+            raise UserError(f"{file}.py has no experiment {name!r}; it has {', '.join(configs)}")
+        return configs[name]
+    found = _run_file(Path(path))
+    if isinstance(config := found.get("config"), Experiment):
+        return config
+    if isinstance(configs := found.get("configs"), dict):
+        raise UserError(f"{path} holds several experiments: give {path}:NAME, one of {', '.join(configs)}")
+    raise UserError(f"{path} has no top-level `config = Experiment(...)`")
+
+
+def _run_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"no config file {path}: give a Python file with `config = Experiment(...)`")
     try:
-        config = runpy.run_path(str(path)).get("config")
+        return runpy.run_path(str(path))
     except SyntaxError as error:
         raise UserError(f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except Exception as error:
@@ -171,9 +204,6 @@ def _run_file(path: Path) -> Experiment:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         raise UserError(f"{path}:{lines[-1] if lines else '?'}: {type(error).__name__}: {error}") from error
-    if not isinstance(config, Experiment):
-        raise UserError(f"{path} has no top-level `config = Experiment(...)`")
-    return config
 
 
 def to_dict(config: Experiment) -> dict[str, Any]:

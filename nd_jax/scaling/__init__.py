@@ -1,0 +1,1 @@
+"""Scaling studies: a ladder of sizes, and the laws fitted to their results."""
