@@ -4,15 +4,18 @@ import dataclasses
 import json
 from functools import partial
 
+import jax
 import numpy as np
 import pytest
 
-from nd_jax.ablation import running
+from nd_jax.ablation import measuring, running
 from nd_jax.ablation.measuring import StateScores, measure
 from nd_jax.ablation.variants import VARIANTS, AblationConfig, Variant
+from nd_jax.debugger.policy import PolicyConfig
 from nd_jax.errors import UserError
 from nd_jax.evaluation.verbs import load
-from nd_jax.language.symbols import TokenizerSpec
+from nd_jax.language.symbols import EVENTS, STATE_END, TokenizerSpec
+from nd_jax.model import transformer
 from nd_jax.programs.synthetic import SyntheticConfig, generate
 from nd_jax.tracing.dataset import TraceWriter, open_traces
 from nd_jax.tracing.recorder import TraceLimits, trace_program
@@ -112,12 +115,13 @@ def test_a_killed_study_goes_on_to_the_same_figures(config, figures, monkeypatch
     assert found["stage_2"] == figures["stage_2"]
 
 
-def test_bits_are_those_of_a_states_own_tokens(config, figures):
+def test_bits_are_those_of_a_states_own_tokens(config, figures, monkeypatch):
     """Compared with a plain log-softmax of the model's logits, one session at a time."""
-    import jax
+    seen = []
 
-    from nd_jax.debugger.policy import PolicyConfig
-    from nd_jax.model import transformer
+    def spy(model, sessions, length):
+        seen.extend(sessions)
+        return predict(model, sessions, length)
 
     folder = config.out / "runs/base-0"
     model, stored = load(folder), StateScores.load(folder / "heldout.npz")
@@ -126,26 +130,16 @@ def test_bits_are_those_of_a_states_own_tokens(config, figures):
     for ours, theirs in zip(scores, stored, strict=True):
         assert np.array_equal(ours, theirs)
     assert len(scores.bits) > 30
-    seen = []
-
-    def spy(model, sessions, length):
-        seen.extend(sessions)
-        return real(model, sessions, length)
-
-    from nd_jax.ablation import measuring
-
-    real, measuring._predict = measuring._predict, spy
-    try:
-        measure(traces, model, PolicyConfig(), 3, config.seed)
-    finally:
-        measuring._predict = real
-    end = model.tokenizer.symbol_id("<|frame_sep|>")
+    predict = measuring._predict
+    monkeypatch.setattr(measuring, "_predict", spy)
+    measure(traces, model, PolicyConfig(), 3, config.seed)
     ids = np.array(seen[0])
     bound = transformer.bind(model.experiment.model, model.params)
     logits = bound(ids[None], np.ones((1, len(ids)), np.int32), np.arange(len(ids))[None])
     bits = -np.asarray(jax.nn.log_softmax(logits[0]))[np.arange(len(ids) - 1), ids[1:]] / np.log(2)
-    ends = np.flatnonzero(ids == end)
-    first, second = ends[0] + 2, ends[1]  # an action without lines stands between them
+    (start_end, second, *_) = np.flatnonzero(ids == model.tokenizer.symbol_id(STATE_END))
+    events = [model.tokenizer.symbol_id(symbol) for symbol in EVENTS.values()]
+    first = start_end + np.flatnonzero(np.isin(ids[start_end:], events))[0]
     chosen = (scores.session == scores.session[0]) & (scores.step == 0)
     expected = bits[first - 1 : second].sum()
     assert scores.bits[chosen][0] == pytest.approx(expected, rel=1e-4)
