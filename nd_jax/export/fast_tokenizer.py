@@ -11,6 +11,7 @@ One thing differs, and cannot be otherwise: in text, the spelling of a marker is
 
 from typing import Any
 
+from nd_jax.language.spelling import PATTERN
 from nd_jax.language.symbols import BOS, END, PAD, UNKNOWN
 from nd_jax.language.tokenizer import Tokenizer
 
@@ -35,10 +36,10 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
             for i, symbol in enumerate(tokenizer.spec.control_symbols)
         ],
         "normalizer": None,
-        # Neither crosses a line end: cutting there keeps the words that are looked up short.
+        # No piece crosses a line end: cutting there keeps the words that are looked up short.
         "pre_tokenizer": {
             "type": "Split",
-            "pattern": {"String": "\n"},
+            "pattern": {"Regex": PATTERN} if tokenizer.spec.values == "letters" else {"String": "\n"},
             "behavior": "Isolated",
             "invert": False,
         },

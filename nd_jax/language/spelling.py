@@ -2,12 +2,13 @@
 
 import re
 
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*="
 PATTERN = (
-    r"^(?![^\W\d]\w*=|['\"\[({\-\d])[^\n]+"  # a line that is none of a value: whole
-    r"|^[^\W\d]\w*="  # the name that a line binds
-    r"|[^\W_]|\n|(?:[^\w\n]|_)+"  # a letter or digit, and what is between them
+    rf"^(?!{_NAME}|['\"\[({{0-9-])[^\n]+"  # a line that is none of a value: whole
+    rf"|^{_NAME}"  # the name that a line binds
+    r"|[A-Za-z0-9]|\n|[^A-Za-z0-9\n]+"  # a letter or digit, and what is between them
 )
-"""What a part is, of lines; as Python's and Oniguruma's regular expressions read it alike.
+"""What a part is, as Python's and Oniguruma's regular expressions read it alike (hence ASCII letters only).
 
 It looks at the text alone, so that exported tokenizers can do the same. A line is one of a value if it binds
 a name (``name=``, which source laid out as usual does not) or starts as a number, a string or a display.

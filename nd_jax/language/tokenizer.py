@@ -3,7 +3,8 @@
 Text is encoded by a SentencePiece BPE model with identity normalisation and byte fallback; control symbols
 are inserted by id. A line end is a piece of its own that no other piece crosses, so a line's ids do not
 depend on its neighbours: they are kept for the next time it comes, and new lines are encoded in one call and
-cut apart at line ends.
+cut apart at line ends. Where values are spelled (`TokenizerSpec.values`), text is cut into parts first, each
+encoded by itself.
 """
 
 import hashlib

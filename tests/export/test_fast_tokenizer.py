@@ -1,16 +1,19 @@
 """tokenizer.json, run by a byte-fallback BPE written here as the `tokenizers` library defines it."""
 
 import random
-from itertools import pairwise
+import re
+from dataclasses import replace
+from itertools import chain, pairwise
 
 import pytest
 
-from nd_jax.debugger.policy import full_walk
+from nd_jax.debugger.policy import PolicyConfig, full_walk
 from nd_jax.debugger.tree import StateTree
 from nd_jax.export.fast_tokenizer import tokenizer_json
 from nd_jax.language.render import render
 from nd_jax.language.session import show
 from nd_jax.language.symbols import SYMBOL_KINDS
+from nd_jax.language.training import train, training_texts
 
 
 def encode(described: dict, text: str) -> list[int]:
@@ -27,7 +30,8 @@ def encode(described: dict, text: str) -> list[int]:
             for k, piece in enumerate([word] if word in special else word.split(marker))
             for part in ([marker] if k else []) + [piece]
         ]
-    for word in filter(None, words):
+    lines = re.compile(described["pre_tokenizer"]["pattern"].get("Regex", r"\n|[^\n]+"), re.MULTILINE)
+    for word in chain.from_iterable([word] if word in special else lines.findall(word) for word in words):
         if word in special:
             ids.append(vocabulary[word])
             continue
@@ -46,6 +50,13 @@ def encode(described: dict, text: str) -> list[int]:
             symbols[k : k + 2] = [symbols[k] + symbols[k + 1]]
         ids += [vocabulary[symbol] for symbol in symbols]
     return ids
+
+
+@pytest.fixture(scope="module", params=["pieces", "letters"])
+def tokenizer(request, tokenizer, traces):
+    """One that writes values in pieces, and one that spells them."""
+    spec = replace(tokenizer.spec, values=request.param)
+    return train(training_texts(traces, spec, PolicyConfig(), seed=0, max_states=64), spec, {})
 
 
 @pytest.fixture(scope="module")
