@@ -53,9 +53,9 @@ def normalised_source(source: str) -> str:
     if tree is None:
         return source
     bound: set[str] = set()
-    spelled: list[ast.AST | str] = [tree]
+    spelled: list[Any] = [tree]  # texts, and nodes that are still to be spelled
     while not {str}.issuperset(map(type, spelled)):
-        flat: list[ast.AST | str] = []
+        flat: list[Any] = []
         for part in spelled:
             if isinstance(part, str):
                 flat.append(part)
@@ -71,7 +71,7 @@ def normalised_source(source: str) -> str:
     )
 
 
-def _spell(node: ast.AST, spelled: list[ast.AST | str], bound: set[str], depth: int) -> None:
+def _spell(node: ast.AST, spelled: list[Any], bound: set[str], depth: int) -> None:
     """Spell a node: names behind a quote mark, attribute names behind a full stop; what lies deeper as it is.
 
     Names and constants, most of all nodes, are spelled with the node that holds them; ``bound`` gets the
