@@ -78,7 +78,7 @@ def _common(runs: Mapping[str, Sequence[StateScores]]) -> dict[str, list[StateSc
 
 
 def _mean_accuracy(runs: Sequence[StateScores]) -> dict[str, float | None]:
-    by_run = [accuracy(run) for run in runs]
+    by_run: list[dict[str, Any]] = [accuracy(run) for run in runs]
     return {
         name: None if value is None else float(np.mean([run[name] for run in by_run]))
         for name, value in by_run[0].items()
@@ -125,7 +125,7 @@ def plot(comparisons: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bytes:
     for axes, (title, figures) in zip(
         picture.subplots(1, len(comparisons), squeeze=False)[0], comparisons.items(), strict=True
     ):
-        names = [name for name in reversed(figures) if name != BASE]
+        names = [name for name in reversed(list(figures)) if name != BASE]
         middle = np.array([figures[name]["difference"] for name in names])
         ends = np.array([figures[name]["difference_95"] for name in names]).reshape(-1, 2)
         axes.errorbar(middle, range(len(names)), xerr=np.abs(ends - middle[:, None]).T, fmt="o", capsize=3)

@@ -69,8 +69,8 @@ class PackedRows:
         """Read rows that follow one another."""
         if numbers.stop > self.rows:
             raise UserError(
-                f"{self.directory} holds {self.rows} rows and row {numbers.stop - 1} is asked for: pack more "
-                "into it with `nd pack`, or make them on the fly (without --data.packed)"
+                f"{self.directory} holds {self.rows} rows and row {max(numbers.start, self.rows)} is asked "
+                "for: pack more into it with `nd pack`, or make them on the fly (without --data.packed)"
             )
         per_record, parts = self._rows_per_record, []
         for record in range(numbers.start // per_record, -(-numbers.stop // per_record)):
