@@ -38,7 +38,7 @@ class QuickstartConfig:
 
     generator: SyntheticConfig = field(
         default_factory=lambda: SyntheticConfig(
-            loops=0.65, whiles=0.1, nested=0.0, helpers=0.27, branches=0.74, max_lines=8
+            loops=0.7, whiles=0.1, nested=0.0, helpers=0.29, branches=0.77, max_lines=8
         )
     )
     """What they are like: shorter and plainer than the generator's default, so that a small model learns in
