@@ -588,7 +588,7 @@ def import_(folder: tyro.conf.Positional[Path], out: Path, json: Path | None = N
 
 def scaling_ladder(
     config: tyro.conf.Positional[Path],
-    chip: str = "TPU v5 lite",
+    chip: str = "v5e",
     peak_flops: float | None = None,
     utilisation: float = 0.4,
     json: Path | None = None,
@@ -597,12 +597,12 @@ def scaling_ladder(
 
     Examples:
       nd scaling ladder configs/ladder.py
-      nd scaling ladder configs/ladder.py --chip "NVIDIA H100" --utilisation 0.5
+      nd scaling ladder configs/ladder.py --chip h100 --utilisation 0.5
       nd train configs/ladder.py:162k
 
     Args:
       config: config file with `configs = {name: Experiment(...)}`.
-      chip: whose peak FLOP/s (bfloat16, from a table) the hours are estimated with.
+      chip: whose peak FLOP/s (bfloat16) the hours are estimated with, by the names of `nd plan --chip`.
       peak_flops: or this peak, in FLOP/s.
       utilisation: share of the peak that training reaches.
       json: also write {chip, peak_flops, utilisation, rungs: {name: {parameters, tokens, flops, ...}}}.

@@ -11,17 +11,17 @@ from nd_jax.scaling.law import FitConfig
 from nd_jax.scaling.plots import draw
 from nd_jax.scaling.points import POINTS_FILE, read_points, write_points
 from nd_jax.scaling.study import analyse
+from nd_jax.training.chips import CHIPS
 from nd_jax.training.config import Experiment
-from nd_jax.training.metrics import PEAK_FLOPS
 
 
 def ladder(
     configs: Mapping[str, Experiment], chip: str, peak_flops: float | None, utilisation: float
 ) -> dict[str, Any]:
     """Show what each rung costs; the arguments are those of `nd scaling ladder`."""
-    if peak_flops is None and chip not in PEAK_FLOPS:
-        raise UserError(f"no chip {chip!r}; use one of {', '.join(PEAK_FLOPS)}, or give --peak-flops")
-    peak = peak_flops or PEAK_FLOPS[chip]
+    if peak_flops is None and chip not in CHIPS:
+        raise UserError(f"no chip {chip!r}; use one of {', '.join(CHIPS)}, or give --peak-flops")
+    peak = peak_flops or CHIPS[chip].peak_flops
     rows = {
         name: {
             "parameters": rung.model.parameters(),
