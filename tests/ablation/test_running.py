@@ -78,11 +78,8 @@ def test_all_runs_are_compared(config, figures):
     assert "bits/state" in (config.out / "ablation.md").read_text()
     assert (config.out / "ablation.png").read_bytes().startswith(b"\x89PNG")
     experiment = load(config.out / "runs/more-1").experiment
-    assert (experiment.model.vocab_size, experiment.data.context_weight, experiment.data.seed) == (
-        420,
-        1.0,
-        1,
-    )
+    told = experiment.model.vocab_size, experiment.data.context_weight, experiment.data.seed
+    assert told == (TINY["more"].spec.vocab_size, 1.0, 1)
 
 
 def test_what_is_done_is_not_done_again(config, figures, monkeypatch):
