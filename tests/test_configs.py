@@ -9,7 +9,8 @@ from nd_jax.training.config import load_config
 from nd_jax.training.optimizer import make_optimizer
 from nd_jax.training.state import abstract_params
 
-CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.py"))
+LADDER = Path(__file__).parent.parent / "configs/ladder.py"  # many experiments: tests/scaling/test_ladder.py
+CONFIGS = sorted(set(LADDER.parent.glob("*.py")) - {LADDER})
 SIZES = {"nd_1m": 1e6, "nd_5m": 5e6, "nd_30m": 30e6, "nd_125m": 125e6, "nd_350m": 350e6, "nd_760m": 760e6,
          "nd_1p8b": 1.8e9, "nano": 0.62e6}  # fmt: skip
 
