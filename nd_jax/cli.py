@@ -539,7 +539,7 @@ def export(
     interop: Path = Path(".venv-interop/bin/python"),
     json: Path | None = None,
 ) -> None:
-    """Write a checkpoint as a folder that other libraries read: transformers, vLLM, llama.cpp.
+    """Write a checkpoint as a folder in Hugging Face's format, which stock transformers reads.
 
     Llama's layout, or Qwen3's where queries and keys are normalised; the stock classes load it.
 

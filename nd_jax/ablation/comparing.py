@@ -85,24 +85,29 @@ def _mean_accuracy(runs: Sequence[StateScores]) -> dict[str, float | None]:
     }
 
 
-def comparison_table(
-    title: str, figures: Mapping[str, Mapping[str, Any]], tokens: Mapping[str, Mapping[str, float]]
-) -> Table:
-    """Show a comparison; `tokens` are ``tokens_mean`` and ``tokens_p95`` of a trace, by variant."""
-    fields = ("state", "event_line", BINDINGS, VALUE)
+def comparison_table(title: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Show a comparison by bits per state."""
     rows = []
     for name, row in figures.items():
         low, high = row["difference_95"]
-        rows.append(
-            [name, len(row["seeds"]), row["bits"], max(row["seeds"]) - min(row["seeds"]), row["difference"],
-             f"{low:+.3f} to {high:+.3f}", *(row[field] for field in fields), tokens[name]["tokens_mean"],
-             tokens[name]["tokens_p95"]]
-        )  # fmt: skip
-    columns = ["variant", "runs", "bits/state", "spread of seeds", "to the base", "95 %", *fields,
-               "tokens/trace", "p95"]  # fmt: skip
+        spread = max(row["seeds"]) - min(row["seeds"])
+        interval = f"{low:+.3f} to {high:+.3f}"
+        rows.append([name, len(row["seeds"]), row["bits"], spread, row["difference"], interval])
     states = next(iter(figures.values()))["states"]
     note = f"{states} states, the same for all; below 0 is better than the base."
-    return Table(title, columns, rows, note)
+    return Table(title, ["variant", "runs", "bits/state", "spread", "to the base", "95 %"], rows, note)
+
+
+def accuracy_table(
+    title: str, figures: Mapping[str, Mapping[str, Any]], tokens: Mapping[str, Mapping[str, float]]
+) -> Table:
+    """Show accuracy by field beside ``tokens_mean`` and ``tokens_p95`` of a trace (`tokens`, by variant)."""
+    fields = ("state", "event_line", BINDINGS, VALUE)
+    rows = [
+        [name, *(row[field] for field in fields), tokens[name]["tokens_mean"], tokens[name]["tokens_p95"]]
+        for name, row in figures.items()
+    ]
+    return Table(title, ["variant", *fields, "tokens/trace", "p95"], rows)
 
 
 def action_table(title: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nd_jax.ablation.comparing import action_table, best, compare, comparison_table, plot
+from nd_jax.ablation.comparing import accuracy_table, action_table, best, compare, comparison_table, plot
 from nd_jax.ablation.measuring import StateScores, measure
 from nd_jax.ablation.variants import BASE, VARIANTS, AblationConfig, Variant
 from nd_jax.console import console, table, write_json
@@ -168,7 +168,8 @@ class _Study:
                 title = f"{stage.replace('_', ' ')}, {where}"
                 results = {name: self.results[_key(name, self.config.seed)] for name in figures}
                 tokens = {name: result[where] for name, result in results.items()}
-                tables.append(comparison_table(title, figures, tokens))
+                tables.append(comparison_table(title, figures))
+                tables.append(accuracy_table(f"{title}, accuracy and length", figures, tokens))
                 tables.append(action_table(f"{title}, by action", figures))
                 drawn[title] = figures
         answered = {key: result["answers"] for key, result in self.results.items() if "answers" in result}

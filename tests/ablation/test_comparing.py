@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nd_jax.ablation.comparing import best, compare, comparison_table, difference, plot
+from nd_jax.ablation.comparing import accuracy_table, best, compare, comparison_table, difference, plot
 from nd_jax.ablation.measuring import StateScores
 
 
@@ -83,6 +83,6 @@ def test_the_best_go_on_with_the_base():
 def test_table_and_plot():
     figures = compare({"base": [scores([1, 2])], "other": [scores([2, 2])]}, seed=0)
     tokens = {name: {"tokens_mean": 10.0, "tokens_p95": 20.0} for name in figures}
-    shown = comparison_table("a", figures, tokens)
-    assert all(len(row) == len(shown.columns) for row in shown.rows)
+    for shown in (comparison_table("a", figures), accuracy_table("a", figures, tokens)):
+        assert all(len(row) == len(shown.columns) for row in shown.rows)
     assert plot({"a": figures}).startswith(b"\x89PNG")
