@@ -37,14 +37,17 @@ def ladder(
         }
         for name, rung in configs.items()
     }
-    columns = list(next(iter(rows.values())))
-    formats = {"learning_rate": "{:.2g}", "flops": "{:.2e}", "chip_hours": "{:.3g}"}
-    shown = [
-        [name, *(formats.get(c, "{:,}").format(row[c] or 0) for c in columns)] for name, row in rows.items()
-    ]
     of = "a chip" if peak_flops else chip
-    title = f"Rungs; hours of {of} at {utilisation:.0%} of {peak / 1e12:.3g} TFLOP/s"
-    table(title, ["rung", *(column.replace("_", " ") for column in columns)], shown)
+    formats = {"learning_rate": "{:.2g}", "flops": "{:.2e}", "chip_hours": "{:.3g}"}
+    shape = ["parameters", "layers", "width", "heads", "learning_rate", "global_batch"]
+    cost = ["steps", "tokens", "flops", "chip_hours"]
+    hours = f"Cost; hours of {of} at {utilisation:.0%} of {peak / 1e12:.3g} TFLOP/s"
+    for title, columns in (("Rungs", shape), (hours, cost)):
+        shown = [
+            [name, *(formats.get(c, "{:,}").format(row[c] or 0) for c in columns)]
+            for name, row in rows.items()
+        ]
+        table(title, ["rung", *(column.replace("_", " ") for column in columns)], shown)
     return {"chip": of, "peak_flops": peak, "utilisation": utilisation, "rungs": rows}
 
 
