@@ -105,9 +105,8 @@ class Zygote:
         self.kill()
         self._process.wait()
         self._control.close()
-        with suppress(
-            OSError
-        ):  # it has removed its folder, unless it was killed: then a child may yet be dying
+        # The process has removed its folder unless it was killed; then a child of it may yet be dying.
+        with suppress(OSError):
             sandbox.remove_folder(self._folder)
 
     def run(self, jobs: Sequence[list[Any]]) -> list[bytes | Dropped]:

@@ -1,6 +1,7 @@
 """Tiny models of both layouts with random weights and a tokenizer trained on a few synthetic programs."""
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,16 +32,15 @@ MODELS = {
     "llama": LLAMA,
     "qwen3": dataclasses.replace(LLAMA, qk_norm=True, tied_embeddings=False),
 }
-INTEROP = (Path(__file__).parents[2] / ".venv-interop/bin/python", Path("/work/interop/bin/python"))
+INTEROP = Path(os.environ.get("ND_INTEROP", Path(__file__).parents[2] / ".venv-interop/bin/python"))
 
 
 @pytest.fixture(scope="session")
 def interop() -> Path:
     """Python of an environment with transformers."""
-    found = next((python for python in INTEROP if python.exists()), None)
-    if found is None:
-        pytest.skip("no environment with transformers; `make interop` makes it")
-    return found
+    if not INTEROP.exists():
+        pytest.skip(f"no {INTEROP}: `make interop` makes it, or ND_INTEROP names another")
+    return INTEROP
 
 
 @pytest.fixture(scope="session")
