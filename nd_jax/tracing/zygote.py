@@ -173,9 +173,10 @@ class Zygote:
                     if frames.forged
                     else Dropped("timeout", f"more than {self._limits.wall_s:g} s")
                 )
-                os.kill(
-                    pid, signal.SIGKILL
-                )  # not reaped before its end is reported here: still the same process
+                # It may have ended at this very moment, as by its CPU limit, and have been reaped: its end is
+                # on its way here.
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _reason(self, status: int, cpu_s: float, frames: "_Frames") -> Dropped | None:
         if frames.forged:

@@ -41,6 +41,20 @@ def test_the_processor_limit_holds():
     assert outcome.reason == "cpu"
 
 
+def test_a_program_that_ends_as_it_is_killed_costs_itself_only(monkeypatch):
+    """The two limits can be reached at once: then the process may be reaped before it is killed."""
+    kill = os.kill
+
+    def kill_too_late(pid: int, number: int) -> None:
+        kill(pid, number)
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "kill", kill_too_late)
+    endless = program("def f():\n    return sum(range(10**12))")
+    outcomes = list(record([NEIGHBOURS[0], endless], WorkerLimits(cpu_s=60, wall_s=0.5), 1, False))
+    assert [outcome.reason for outcome in outcomes] == [None, "timeout"]
+
+
 def test_lazy_in_order_and_bounded():
     taken = []
 
