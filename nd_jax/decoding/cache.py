@@ -89,7 +89,7 @@ def extend(
 
     Args:
       model: bound to its parameters.
-      blocks: its `layers`, taken before the loop that this is called in.
+      blocks: its `layers` or `decoding_layers`, taken before the loop that this is called in.
       tokens_BxT: token ids.
       positions_BxT: each token's place in its own document (for RoPE).
       slot: scalar; the slots must exist (`dynamic_update_slice` would shift the write, not refuse it).

@@ -179,7 +179,7 @@ def _advance(
 ) -> _Slots:
     """Generate until fewer than `least` slots are active."""
     module = bind(model, params)
-    blocks = module.layers()
+    blocks = module.decoding_layers()
     N = config.max_new_tokens
     S = slots.cache.keys[0].shape[2]
     P = S - N

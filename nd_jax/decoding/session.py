@@ -68,7 +68,7 @@ def _generate(
 ) -> tuple[jax.Array, jax.Array, Cache]:
     """Ids `[room]`, how many there are, and the cache, which holds all of them but the last."""
     module = bind(model, params)
-    blocks = module.layers()
+    blocks = module.decoding_layers()
 
     def next_one(x_D: jax.Array, count: jax.Array, place_1: jax.Array) -> Chosen:
         return choose(module.logits(x_D[None]), key[None], count[None], place_1, allowed_1xV, rules)
