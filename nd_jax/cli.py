@@ -358,7 +358,7 @@ def train(words: Sequence[str]) -> None:
     CONFIG is a Python file with `config = Experiment(...)`, or FILE.py:NAME, one of a file's `configs`. Its
     settings are overridden by dotted names.
       --out DIR        the run's directory: checkpoints, metrics.jsonl, TensorBoard (default: runs/CONFIG)
-      --distributed    one of several processes (JAX finds them from Slurm, GKE, TPU or JAX_* variables)
+      --distributed    one of several processes, which jax finds (--distributed.cluster says otherwise how)
       --json FILE      also write the run's figures to this file
     """
     own = {"out": Path, "json": Path, "distributed": bool}
@@ -367,15 +367,17 @@ def train(words: Sequence[str]) -> None:
     from nd_jax.training.config import load_config, run_name
 
     experiment = load_config(config, overrides)
-    if options.distributed:
-        import jax
-
-        jax.distributed.initialize()
+    if options.distributed and experiment.distributed.cluster == "none":
+        experiment = replace(experiment, distributed=replace(experiment.distributed, cluster="auto"))
 
     from nd_jax.console import write_json
+    from nd_jax.training.distributed import end_process
     from nd_jax.training.run import run
 
-    write_json(options.json, run(experiment, options.out or Path("runs") / run_name(config)))
+    figures = run(experiment, options.out or Path("runs") / run_name(config))
+    write_json(options.json, figures)
+    if figures["stopped"] != "finished":
+        end_process()
 
 
 def plan(words: Sequence[str]) -> None:

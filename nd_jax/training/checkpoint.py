@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from nd_jax.console import console
 from nd_jax.errors import UserError
@@ -97,6 +98,8 @@ class Checkpoints:
         self._experiment, self._tokenizer, self._data = experiment, tokenizer, data_fingerprint
         if jax.process_index() == 0:
             _set_broken_aside(self.directory)
+        if jax.process_count() > 1:  # no other host lists the folder before that
+            multihost_utils.sync_global_devices("broken checkpoints set aside")
         policy = ocp.checkpoint_managers.AnySavePolicy([
             ocp.checkpoint_managers.FixedIntervalPolicy(experiment.checkpoint.every_steps),
             ocp.checkpoint_managers.PreemptionCheckpointingPolicy(),
@@ -245,7 +248,7 @@ def find_checkpoint(directory: Path) -> Path:
             )
         return directory
     folder = directory / FOLDER if (directory / FOLDER).is_dir() else directory
-    complete, broken = _checkpoints_in(folder)
+    complete, broken = checkpoints_in(folder)
     if not complete:
         found = f", only what was never finished: {', '.join(path.name for path in broken)}" if broken else ""
         raise UserError(f"no checkpoint in {directory}{found}: train first, or give another directory")
@@ -292,8 +295,8 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"
 
 
-def _checkpoints_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Give the complete checkpoints, oldest first, and the broken ones."""
+def checkpoints_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Give the complete checkpoints of a run's folder, oldest first, and the broken ones."""
     complete, broken = [], []
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name.isdigit():
@@ -317,7 +320,7 @@ def _name_broken(broken: list[Path], newest: Path | None) -> None:
 
 def _set_broken_aside(folder: Path) -> None:
     """Free the names of unfinished checkpoints, which the run will write again."""
-    complete, broken = _checkpoints_in(folder)
+    complete, broken = checkpoints_in(folder)
     _name_broken(broken, complete[-1] if complete else None)
     for path in broken:
         if path.name.isdigit():

@@ -128,6 +128,27 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True)
+class DistributedConfig:
+    """How the processes of a run on several hosts find each other; ``--distributed`` alone means "auto"."""
+
+    cluster: Literal["none", "auto", "slurm", "gke", "tpu", "kubernetes", "flags"] = "none"
+    """Who tells: none: there is one process; auto: whichever of these jax finds, or JAX_* variables; slurm;
+    gke: TPUs on GKE; tpu: the metadata of TPU VMs; kubernetes: an indexed job; flags: those below."""
+
+    coordinator: str = ""
+    """HOST:PORT of process 0, reached by all."""
+
+    processes: int | None = None
+    """How many there are."""
+
+    process: int | None = None
+    """Which of them this one is, from 0."""
+
+    timeout_seconds: int = 300
+    """How long to wait for the others at the start."""
+
+
+@dataclass(frozen=True)
 class Experiment:
     """Everything that decides a training run, apart from the files it reads."""
 
@@ -139,6 +160,7 @@ class Experiment:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig)
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:

@@ -17,14 +17,16 @@ from nd_jax.errors import UserError
 from nd_jax.model.partition import batch_sharding, make_mesh
 from nd_jax.training.checkpoint import Checkpoints, Tokenizer
 from nd_jax.training.config import Experiment, diff
+from nd_jax.training.distributed import compile_together, own_rows, place
 from nd_jax.training.metrics import Recorder
 from nd_jax.training.optimizer import make_optimizer
 from nd_jax.training.state import State, abstract_state, new_state, state_shardings
 from nd_jax.training.step import FIELDS, Batch, make_step, read_metrics, signals
 from nd_jax.training.stopping import StopSignal
 
-MakeBatches = Callable[[int, int, int], Iterator[Mapping[str, np.ndarray]]]
-"""(first step, host, hosts) -> this host's rows of each global batch from that step on, without end."""
+MakeBatches = Callable[[int, Sequence[int]], Iterator[Mapping[str, np.ndarray]]]
+"""(first step, rows) -> these rows of each global batch from that step on, without end: those that lie on
+this host's devices, numbered within the batch."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,9 @@ def train(
             state, record = checkpoints.restore(abstract_state(experiment.model, optimizer, shardings))
             first, elapsed = record.step, record.elapsed_seconds
             _say_resumed(checkpoints.path(first), diff(record.experiment, experiment))
-        rows = batches(first, jax.process_index(), jax.process_count())
         with Recorder(experiment, out, first, mesh.size) as recorder:
             run = _Run(experiment, mesh, checkpoints, recorder, stop, hooks, elapsed)
+            rows = batches(first, run.own)
             _say(f"{experiment.model.parameters():,} parameters on {mesh.size} devices; {recorder.peak_text}")
             step = run.steps(make_step(experiment, optimizer, shardings), state, first, rows)
         stopped = run.stopped or "finished"
@@ -109,20 +111,24 @@ class _Run:
     ):  # fmt: skip
         self.experiment, self.checkpoints, self.recorder = experiment, checkpoints, recorder
         self.stop, self.hooks, self._elapsed_before = stop, hooks, elapsed
-        self.sharding = batch_sharding(mesh)
+        self.mesh, self.sharding = mesh, batch_sharding(mesh)
+        self.rows = experiment.data.global_batch
+        self.own = own_rows(self.sharding, self.rows)
         self.stopped: str | None = None
         self._clock_start: float | None = None
 
     def steps(
-        self, train_step: Callable[..., tuple[State, jax.Array]], state: State, step: int,
-        rows: Iterator[Mapping[str, np.ndarray]],
-    ) -> int:  # fmt: skip
+        self, train_step: Any, state: State, step: int, rows: Iterator[Mapping[str, np.ndarray]]
+    ) -> int:
         """Step until the run is over, save, and give the number of steps done."""
-        limit = self.experiment.train.steps
         pending: tuple[int, jax.Array] | None = None
         seen: dict[str, float] = {"progress": self._progress(step), "stop": 0.0}
         batch = self._load(rows)
-        while not (limit is not None and step >= limit) and seen["progress"] < 1.0 and not seen["stop"]:
+        if not self._over(step, seen):
+            train_step = self._compile(train_step, state, batch, step)
+            if train_step is None:
+                seen["stop"] = 1.0
+        while not self._over(step, seen):
             # Dispatched, not awaited: the device works while rows are made and the step before is reported.
             state, metrics = train_step(state, batch, self._signals(step))
             step += 1
@@ -152,15 +158,28 @@ class _Run:
         self.checkpoints.finish()
         return step
 
+    def _over(self, step: int, seen: Mapping[str, float]) -> bool:
+        limit = self.experiment.train.steps
+        return (limit is not None and step >= limit) or seen["progress"] >= 1.0 or seen["stop"] > 0
+
+    def _compile(self, train_step: Any, state: State, batch: Batch, step: int) -> Any:
+        """Compile the step for these arrays; None where the run was stopped meanwhile."""
+        asked = self._signals(step)
+
+        def make() -> Any:
+            with jax.set_mesh(self.mesh):  # it holds in one thread only
+                return train_step.lower(state, batch, asked).compile()
+
+        return compile_together(make, self.stop)
+
     def _load(self, rows: Iterator[Mapping[str, np.ndarray]]) -> Batch:
         """Put this host's next rows on its devices."""
         arrays = next(rows)
-        return {name: jax.make_array_from_process_local_data(self.sharding, arrays[name]) for name in FIELDS}
+        return place({name: arrays[name] for name in FIELDS}, self.sharding, self.own, self.rows)
 
     def _signals(self, step: int) -> jax.Array:
-        rows = self.experiment.data.global_batch // jax.process_count()
-        local = signals(rows, self._progress(step), self.stop.received is not None)
-        return jax.make_array_from_process_local_data(self.sharding, local)
+        local = signals(len(self.own), self._progress(step), self.stop.received is not None)
+        return place({"signals": local}, self.sharding, self.own, self.rows)["signals"]
 
     def _see(self, step: int, metrics: jax.Array) -> dict[str, float]:
         """Wait for a step's metrics, report them, and stop the run if the model has broken down."""

@@ -28,7 +28,7 @@ class StopSignal:
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)  # None: not one of Python's
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received and number == signal.SIGINT:

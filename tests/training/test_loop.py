@@ -36,9 +36,9 @@ class Stop(Exception):
     pass
 
 
-def interrupted(config, first, host, hosts, at):
+def interrupted(config, first, own, at):
     """Rows that end in an exception, as a crash does, when step `at` is asked for."""
-    for step, rows in enumerate(batches(config, first, host, hosts), first):
+    for step, rows in enumerate(batches(config, first, own), first):
         if step == at:
             raise Stop
         yield rows
@@ -60,9 +60,9 @@ def test_resumed_twice_equals_uninterrupted_bit_for_bit(tmp_path, whole):
         with pytest.raises(Stop):
             run(tmp_path, batches=partial(interrupted, EXPERIMENT.data, at=at))
 
-    def noted(first, host, hosts):
+    def noted(first, own):
         asked.append(first)
-        return batches(EXPERIMENT.data, first, host, hosts)
+        return batches(EXPERIMENT.data, first, own)
 
     run(tmp_path, batches=noted)
     assert asked == [4]  # it did resume, from the newest checkpoint
@@ -95,8 +95,8 @@ def test_sigterm_saves_and_ends_well(tmp_path, whole):
     assert digest(tmp_path / "checkpoints/6") == whole[0]
 
 
-def ctrl_c(times, first, host, hosts):
-    for step, rows in enumerate(batches(EXPERIMENT.data, first, host, hosts), first):
+def ctrl_c(times, first, own):
+    for step, rows in enumerate(batches(EXPERIMENT.data, first, own), first):
         for _ in range(times if step == 3 else 0):
             os.kill(os.getpid(), signal.SIGINT)
         yield rows
@@ -114,8 +114,8 @@ def test_ctrl_c_saves_and_a_second_one_aborts(tmp_path):
 
 @pytest.mark.parametrize("at", [3, 4], ids=["on a save", "between saves"])
 def test_nan_stops_and_names_the_last_good_checkpoint(tmp_path, at):
-    def poisoned(first, host, hosts):
-        for step, rows in enumerate(batches(EXPERIMENT.data, first, host, hosts), first):
+    def poisoned(first, own):
+        for step, rows in enumerate(batches(EXPERIMENT.data, first, own), first):
             yield {**rows, "weights": rows["weights"] * np.float32("nan")} if step == at else rows
 
     with pytest.raises(
@@ -145,15 +145,15 @@ def test_a_run_by_wall_time_ends_and_keeps_its_time_on_resumption(tmp_path, monk
     now = [0.0]
     monkeypatch.setattr("nd_jax.training.loop.time.perf_counter", lambda: now[0])
 
-    def ticking(first, host, hosts):
-        for rows in batches(EXPERIMENT.data, first, host, hosts):
+    def ticking(first, own):
+        for rows in batches(EXPERIMENT.data, first, own):
             now[0] += 1.0
             yield rows
 
     timed = replace(EXPERIMENT, train=replace(EXPERIMENT.train, steps=None, max_seconds=8.0))
 
-    def crashing(first, host, hosts):
-        return (rows for step, rows in enumerate(ticking(first, host, hosts), first) if step < 5 or crash())
+    def crashing(first, own):
+        return (rows for step, rows in enumerate(ticking(first, own), first) if step < 5 or crash())
 
     def crash():
         raise Stop
