@@ -4,7 +4,7 @@ import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grain
 import numpy as np
@@ -36,6 +36,15 @@ class RowStream:
     tokenizer: Tokenizer
 
 
+def open_heldout(config: DataConfig) -> RowStream:
+    """Open rows made in the same way from the held-out traces, which no row of a run shows.
+
+    Raises:
+      UserError: the traces are not named or missing, or none is held out.
+    """
+    return _made(config, "heldout", Tokenizer.load(config.tokenizer))
+
+
 def open_rows(config: DataConfig) -> RowStream:
     """Open the rows that the settings name: packed ones, or the train splits that they are made from.
 
@@ -53,7 +62,11 @@ def open_rows(config: DataConfig) -> RowStream:
         settings = row_settings(config, named, tokenizer)
         refuse_other_settings(packed.directory, packed.settings, settings)
         return RowStream(packed, packed.rows, settings, tokenizer)
-    traces = [open_traces(path, "train") for path in config.traces]
+    return _made(config, "train", tokenizer)
+
+
+def _made(config: DataConfig, split: Literal["train", "heldout"], tokenizer: Tokenizer) -> RowStream:
+    traces = [open_traces(path, split) for path in config.traces]
     settings = row_settings(config, [dataset.fingerprint for dataset in traces], tokenizer)
     sources = [RowSource(dataset, tokenizer, config) for dataset in traces]
     if len(sources) == 1:

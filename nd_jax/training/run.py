@@ -9,21 +9,18 @@ from nd_jax.data.pipeline import global_batches, open_rows
 from nd_jax.data.rows import fingerprint
 from nd_jax.errors import UserError
 from nd_jax.training.config import Experiment
-from nd_jax.training.distributed import initialize
 from nd_jax.training.loop import Hook, train
 
 
 def run(experiment: Experiment, out: Path, hooks: Sequence[Hook] = ()) -> dict[str, Any]:
-    """Train on the rows that the experiment names; resumes what `out` holds. Joins the run's other processes.
+    """Train on the rows that the experiment names; resumes what `out` holds.
 
     Returns:
       The run's figures, as `nd_jax.training.loop.train` gives them.
 
     Raises:
-      UserError: a dataset or the tokenizer is missing, the processes do not find each other, or what `train`
-        refuses.
+      UserError: a dataset or the tokenizer is missing, or what `train` refuses.
     """
-    initialize(experiment.distributed)
     data = experiment.data
     stream = open_rows(data)
     steps = experiment.train.steps

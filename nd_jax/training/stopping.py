@@ -9,15 +9,21 @@ from typing import Any
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+class Interrupted(Exception):
+    """The run is to stop: what was begun between two steps is left."""
+
+
 class StopSignal:
     """Note the first SIGTERM or SIGINT while this context lasts; a second SIGINT aborts as usual.
 
     Attributes:
       received: name of the signal that came, or None.
+      impatient: whether a signal raises `Interrupted`, since what is waited for may never come.
     """
 
     def __init__(self) -> None:
         self.received: str | None = None
+        self.impatient = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignal":
@@ -33,6 +39,10 @@ class StopSignal:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if self.impatient:
+            self.impatient = False
+            self.received = signal.Signals(number).name
+            raise Interrupted
         self.received = signal.Signals(number).name
         # Not through Python's streams: the signal may have come in the middle of a print.
         os.write(2, f"\n{self.received}: saving after the step under way; Ctrl-C again aborts.\n".encode())

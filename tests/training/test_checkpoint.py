@@ -127,7 +127,7 @@ def test_inference_loads_everything_from_within_the_checkpoint(tmp_path):
     experiment = replace(EXPERIMENT, train=replace(EXPERIMENT.train, steps=2))
     params = []
 
-    def keep(step, values):
+    def keep(step, values, check):
         params.append(jax.tree.map(np.array, values))
 
     from nd_jax.training.loop import Hook

@@ -61,6 +61,7 @@ def row(index: int, config: DataConfig, vocab: int = 32) -> dict[str, np.ndarray
     return {
         "tokens": tokens.astype(np.int32), "targets": np.roll(tokens, -1).astype(np.int32),
         "weights": weights.astype(np.float32), "segments": segments, "positions": positions.astype(np.int32),
+        "kinds": np.where(weights > 0, np.where(weights < 1, 1, 3), 0).astype(np.int8),
     }  # fmt: skip
 
 
