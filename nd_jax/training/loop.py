@@ -188,7 +188,7 @@ class _Run:
         """Raise `Interrupted` where this process or another was asked to stop."""
         asked = self.stop.received is not None
         if jax.process_count() > 1:
-            asked = bool(_any(self._signals(0))[1])
+            asked = bool(np.asarray(_any(self._signals(0)))[1])
         if asked:
             raise Interrupted
 

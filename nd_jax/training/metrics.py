@@ -100,7 +100,8 @@ class Recorder:
         self._life = _life(self._out / "life.json")
         path = self._out / "metrics.jsonl"
         self.last = _drop_after(path, self._start)
-        self._file = self._stack.enter_context(path.open("a", encoding="utf-8"))
+        self._file = path.open("a", encoding="utf-8")
+        self._stack.callback(self._flush, close=True)
         self._board = None
         if self._config.tensorboard:
             from tensorboardX import SummaryWriter
@@ -191,7 +192,7 @@ class Recorder:
         figures = {name: value for name, value in values.items() if not isinstance(value, str)}
         if figures:
             self._file.write(json.dumps({"step": step, **figures}) + "\n")
-            self._file.flush()
+            self._flush()
         if self._board:
             for name, value in values.items():
                 if isinstance(value, str):
@@ -200,6 +201,16 @@ class Recorder:
                     self._board.add_scalar(name, value, step)
         if self._wandb and figures:
             self._wandb.log(figures, step=step)
+
+    def _flush(self, close: bool = False) -> None:
+        """Write to disk; where it is full, say so and keep the lines for the next time."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            console.print(f"{self._file.name} could not be written: {error}", style="bold red")
+        if close:
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def _report(self, step: int, metrics: Mapping[str, float], last: bool = False) -> None:
         sums, weight, seconds = self._sums, self._sums["weight"] or 1.0, self.seconds

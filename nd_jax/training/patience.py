@@ -18,11 +18,7 @@ from nd_jax.training.stopping import StopSignal
 
 
 class InputWatch:
-    """Looks at how long the loop has been waiting for rows. Used as a context.
-
-    Attributes:
-      late: whether the rows awaited are late.
-    """
+    """Looks at how long the loop has been waiting for rows. Used as a context."""
 
     def __init__(self, experiment: Experiment, first: int, stop: StopSignal):
         """Watch over a run from step `first` on; `stop` is told when to interrupt a wait."""
@@ -32,14 +28,16 @@ class InputWatch:
         self._since: float | None = None
         self._step = first
         self._over = threading.Event()
-        self.late = False
 
     def __enter__(self) -> "InputWatch":
         threading.Thread(target=self._watch, daemon=True).start()
+        if self._alone:
+            self._stop.impatient = self.late
         return self
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
+        self._stop.impatient = None
 
     @contextlib.contextmanager
     def wait(self, step: int) -> Iterator[None]:
@@ -49,26 +47,29 @@ class InputWatch:
             yield
         finally:
             self._since = None
-            self._stop.impatient = self.late = False
+
+    def late(self) -> bool:
+        """Tell whether the rows awaited are late."""
+        return self._waited() >= self._seconds
+
+    def _waited(self) -> float:
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
 
     def _watch(self) -> None:
         named = 0.0
         while not self._over.wait(min(1.0, self._seconds / 4)):
-            since = self._since
-            waited = 0.0 if since is None else time.monotonic() - since
+            waited = self._waited()
             if waited < self._seconds:
                 named = 0.0
             elif waited >= named + self._seconds:
                 named = waited
-                self.late = True
                 console.print(
                     f"Step {self._step + 1} has waited {waited:.0f} s for rows from {self._who()}.",
                     style="bold red", soft_wrap=True,
                 )  # fmt: skip
-            if self.late and self._alone:
-                self._stop.impatient = True
-                if self._stop.received:
-                    os.kill(os.getpid(), signal.SIGTERM)
+            if self._alone and self._stop.received and self.late():
+                os.kill(os.getpid(), signal.SIGTERM)  # once more: this time it interrupts the wait
 
     def _who(self) -> str:
         if not self._workers:

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -18,12 +19,12 @@ class StopSignal:
 
     Attributes:
       received: name of the signal that came, or None.
-      impatient: whether a signal raises `Interrupted`, since what is waited for may never come.
+      impatient: tells whether a signal raises `Interrupted`, since what is waited for may never come.
     """
 
     def __init__(self) -> None:
         self.received: str | None = None
-        self.impatient = False
+        self.impatient: Callable[[], bool] | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignal":
@@ -39,8 +40,8 @@ class StopSignal:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if self.impatient:
-            self.impatient = False
+        if self.impatient is not None and self.impatient():
+            self.impatient = None
             self.received = signal.Signals(number).name
             raise Interrupted
         self.received = signal.Signals(number).name

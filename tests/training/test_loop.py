@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import resource
@@ -182,9 +183,13 @@ def test_late_rows_are_named_and_do_not_hold_up_a_stop(tmp_path, whole, capsys):
 
 
 def full(limit, first, own):
-    """Rows; while step 3 to 4 are made, no file can grow beyond a size, as on a full disk."""
+    """Rows; from the third step to the fifth no file can grow beyond a size, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for step, rows in enumerate(batches(EXPERIMENT.data, first, own), first):
+        if step == 5:
+            for thread in threading.enumerate():  # let the save under way fail
+                with contextlib.suppress(Exception):
+                    _ = thread.name == "save_finalize" and thread.join()
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit if 3 <= step < 5 else soft, hard))
         yield rows
 
@@ -223,9 +228,15 @@ def test_what_is_not_finite_is_left_out_and_counted(tmp_path, whole):
     run(tmp_path, skipping, batches=partial(poisoned, {2: "nan", 4: "nan"}))
     lines = records(tmp_path)
     assert [line["skipped"] for line in lines] == [0, 0, 1, 1, 2, 2]
-    assert losses(lines)[:2] == losses(whole[1])[:2]
+    assert losses(lines[:2]) == losses(whole[1][:2])
     assert all("NaN" not in json.dumps(line) for line in lines)
     assert lines[2]["param_norm"] == lines[1]["param_norm"]  # nothing changed
+
+
+def test_a_loss_that_jumps_ends_the_run_where_asked(tmp_path):
+    guard = replace(EXPERIMENT.guard, spike="stop", spike_steps=2, spike_deviations=-1e6)  # any loss jumps
+    with pytest.raises(UserError, match=r"the loss jumped to \d.* at step 3; last good checkpoint: .*/2"):
+        run(tmp_path, replace(EXPERIMENT, guard=guard))
 
 
 def test_too_many_steps_left_out_end_the_run(tmp_path):
