@@ -28,7 +28,7 @@ from nd_jax.training.loop import Check, Hook
 def hooks(experiment: Experiment) -> list[Hook]:
     """Make the hooks that `HeldOutConfig` asks for; none, and says so, where no traces are held out."""
     config, data = experiment.heldout, experiment.data
-    if not config.every_steps:
+    if not config.every_steps or not data.traces:
         return []
     try:
         stream = open_heldout(data)
@@ -63,7 +63,11 @@ def next_states(experiment: Experiment, tokenizer: Tokenizer, traces: Sequence[T
             sessions=config.sessions, row_length=data.row_length, batch=-(-16 // split) * split,
             policy=data.policy,
         )  # fmt: skip
-        figures = evaluate_states(traces, tokenizer, predict, asked)["all"]
+        try:
+            figures = evaluate_states(traces, tokenizer, predict, asked)["all"]
+        except UserError as error:  # no session fits a row
+            console.print(f"No next states are measured: {error}", style="yellow")
+            return {}
         return {f"heldout/{name}": float(figures[name]) for name in ("state", "event_line")}
 
     return Hook(config.every_steps, call)

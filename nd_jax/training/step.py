@@ -71,11 +71,13 @@ def loss_sums(model: ModelConfig, params: Any, rows: Batch) -> jax.Array:
       `KINDS` but the first, the sums of losses; of each, their number.
     """
     losses = next_token_losses(transformer.bind(model, params), *(rows[name] for name in FIELDS))
-    right = jnp.sum(rows["weights"] * losses.correct_BxT)
+    right_BxT = rows["weights"] * losses.correct_BxT
     kinds_BxT = rows.get("kinds", jnp.zeros_like(rows["tokens"]))
     hits = [(kinds_BxT == kind).astype(jnp.float32) for kind in range(1, len(KINDS))]
-    nlls = [jnp.sum(jax.lax.stop_gradient(losses.nll_BxT) * hit_BxT) for hit_BxT in hits]
-    return jnp.stack([losses.loss_sum, right, *nlls, *map(jnp.sum, hits)])
+    nlls = [jax.lax.stop_gradient(losses.nll_BxT) * hit_BxT for hit_BxT in hits]
+    # By row first: then devices add up one array, not each number by itself.
+    sums_KxB = jnp.stack([jnp.sum(x_BxT, axis=1) for x_BxT in (right_BxT, *nlls, *hits)])
+    return jnp.append(losses.loss_sum, jnp.sum(sums_KxB, axis=1))
 
 
 def make_step(
