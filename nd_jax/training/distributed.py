@@ -24,7 +24,7 @@ from nd_jax.training.stopping import StopSignal
 
 T = TypeVar("T")
 
-METHODS = {"slurm": "slurm", "gke": "gketpu", "tpu": "gcetpu", "kubernetes": "k8s", "flags": "deactivate"}
+METHODS = {"slurm": "slurm", "gke": "gketpu", "tpu": "gcetpu", "flags": "deactivate"}
 """What jax calls the ways of `DistributedConfig.cluster`."""
 
 POLL_SECONDS = 0.1

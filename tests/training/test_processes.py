@@ -129,7 +129,7 @@ def test_a_cluster_that_is_not_there_is_refused(monkeypatch):
         initialize(DistributedConfig("slurm"))
 
 
-@pytest.mark.parametrize("cluster", ["slurm", "gke", "tpu", "kubernetes", "flags", "auto"])
+@pytest.mark.parametrize("cluster", ["slurm", "gke", "tpu", "flags", "auto"])
 def test_jax_is_told_where_to_look(monkeypatch, cluster):
     told = {}
     monkeypatch.setattr(jax.distributed, "initialize", lambda **given: told.update(given))
