@@ -179,8 +179,8 @@ class DistributedConfig:
     """How the processes of a run on several hosts find each other; ``--distributed`` alone means "auto"."""
 
     cluster: Literal["none", "auto", "slurm", "gke", "tpu", "flags"] = "none"
-    """Who tells: none: there is one process; auto: whichever jax finds (also Open MPI and indexed jobs of
-    Kubernetes, which have no name there); slurm; gke: TPUs on GKE; tpu: TPU VMs' metadata; flags: those below."""
+    """Who tells. none: there is one process; auto: whichever jax finds, also Open MPI and indexed jobs of
+    Kubernetes; slurm; gke: TPUs on GKE; tpu: TPU VMs' metadata; flags: those below."""
 
     coordinator: str = ""
     """HOST:PORT of process 0, reached by all."""
