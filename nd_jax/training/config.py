@@ -194,6 +194,9 @@ class DistributedConfig:
     timeout_seconds: int = 300
     """How long to wait for the others at the start."""
 
+    heartbeat_seconds: int = 100
+    """How long a process may be silent until all are ended."""
+
 
 @dataclass(frozen=True)
 class Experiment:

@@ -52,6 +52,7 @@ def initialize(config: DistributedConfig) -> None:
             process_id=config.process,
             cluster_detection_method=METHODS.get(config.cluster),
             initialization_timeout=config.timeout_seconds,
+            heartbeat_timeout_seconds=config.heartbeat_seconds,
         )
     except (ValueError, TypeError, KeyError, OSError, RuntimeError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

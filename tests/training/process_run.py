@@ -18,7 +18,8 @@ from nd_jax.training.config import DistributedConfig, TrainConfig
 from nd_jax.training.distributed import end_process, initialize
 
 out, port, process = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-initialize(DistributedConfig("flags", f"127.0.0.1:{port}", 2, process))
+patient = {"timeout_seconds": 3600, "heartbeat_seconds": 3600}  # however busy the machine
+initialize(DistributedConfig("flags", f"127.0.0.1:{port}", 2, process, **patient))
 assert (jax.process_count(), jax.device_count()) == (2, 2)
 
 
