@@ -172,6 +172,8 @@ class Checkpoints:
         try:
             self._manager.wait_until_finished()
             self._manager.check_for_errors()
+            if self._saving is not None and (lacking := _lacks(self.path(self._saving))):
+                raise OSError(f"no {lacking} was written")  # Orbax only logs some failures
         except Exception as error:
             self._fail(error)
         self._saving = None

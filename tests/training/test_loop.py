@@ -1,4 +1,3 @@
-import contextlib
 import json
 import os
 import resource
@@ -188,9 +187,9 @@ def full(limit, first, own):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for step, rows in enumerate(batches(EXPERIMENT.data, first, own), first):
         if step == 5:
-            for thread in threading.enumerate():  # let the save under way fail
-                with contextlib.suppress(Exception):
-                    _ = thread.name == "save_finalize" and thread.join()
+            for thread in threading.enumerate():  # let the save under way fail; joined, it would raise here
+                while thread.name == "save_finalize" and thread.is_alive():
+                    threading.Event().wait(0.01)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit if 3 <= step < 5 else soft, hard))
         yield rows
 
