@@ -84,7 +84,7 @@ def own_rows(sharding: NamedSharding, rows: int) -> list[int]:
     share rows, and each of them makes them all.
     """
     parts = sharding.addressable_devices_indices_map((rows,)).values()
-    return sorted({row for (part,) in parts for row in range(*part.indices(rows))})
+    return sorted({row for part in parts if part for row in range(*part[0].indices(rows))})
 
 
 def place(arrays: Mapping[str, np.ndarray], sharding: NamedSharding, own: Sequence[int], rows: int) -> Any:
@@ -100,7 +100,7 @@ def place(arrays: Mapping[str, np.ndarray], sharding: NamedSharding, own: Sequen
         return jax.device_put(dict(arrays), sharding)
 
     def put(array: np.ndarray) -> jax.Array:
-        def part(index: tuple[slice, ...]) -> np.ndarray:  # a device's rows follow one another
+        def part(index: Any) -> np.ndarray:  # a device's rows follow one another
             first, last, _ = index[0].indices(rows)
             return array[bisect.bisect_left(own, first) : bisect.bisect_left(own, last)]
 

@@ -136,16 +136,16 @@ class _Run:
         """Step until the run is over, save, and give the number of steps done."""
         pending: tuple[int, jax.Array] | None = None
         seen: dict[str, float] = {"progress": self._progress(step), "stop": 0.0}
-        if (batch := self._next(rows, step)) is None:
-            seen["stop"] = 1.0
+        batch = self._next(rows, step)
+        compiled: Any = None
         if not self._over(step, seen):
-            train_step = self._compile(train_step, state, batch, step)
-            if train_step is None:
+            compiled = None if batch is None else self._compile(train_step, state, batch, step)
+            if compiled is None:
                 seen["stop"] = 1.0
         while not self._over(step, seen):
             # Dispatched, not awaited: the device works while rows are made and the step before is reported.
             self.profile.before(step + 1)
-            state, metrics = train_step(state, batch, self._signals(step))
+            state, metrics = compiled(state, batch, self._signals(step))
             step += 1
             self._start_clock()
             self.profile.after(step, metrics)

@@ -10,6 +10,7 @@ steps, compilation, evaluation, saves and waiting took is lost. Losses by kind a
 
 import contextlib
 import datetime
+import importlib
 import json
 import math
 import os
@@ -110,8 +111,7 @@ class Recorder:
             self._stack.callback(self._board.close)
         self._wandb = None
         if self._config.wandb:
-            import wandb
-
+            wandb = importlib.import_module("wandb")  # an extra
             self._wandb = wandb.init(
                 project=self._config.wandb, id=self._life["id"], name=self._out.resolve().name,
                 dir=str(self._out), resume="allow",
