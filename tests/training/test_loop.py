@@ -86,7 +86,7 @@ def test_sigterm_saves_and_ends_well(tmp_path, whole):
     process = start(tmp_path, 6, 3)
     process.terminate()
     (tmp_path / "go").touch()
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     summary = json.loads(output.splitlines()[-1])
     assert summary["stopped"] == "SIGTERM"

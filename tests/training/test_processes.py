@@ -54,7 +54,7 @@ def together(tmp_path_factory):
         processes[1].terminate()
         (out / "go").touch()
         for lines, process in zip(printed, processes, strict=True):
-            lines += process.communicate(timeout=300)[0].splitlines()
+            lines += process.communicate(timeout=600)[0].splitlines()
         assert [process.returncode for process in processes] == [0, 0], printed
     finally:
         for process in processes:
@@ -150,7 +150,7 @@ def test_a_stop_during_compilation_saves_and_ends(tmp_path):
     process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
     until_paused(process)
     process.terminate()
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     summary = json.loads(output.splitlines()[-1])
     assert (summary["stopped"], summary["step"]) == ("SIGTERM", 0)
