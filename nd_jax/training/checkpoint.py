@@ -183,10 +183,10 @@ class Checkpoints:
         self.failed += 1
         with contextlib.suppress(Exception):  # it fails again with what it failed with
             self._manager.close()
-        self._manager = self._open()  # of the save that failed, nothing counts
         if jax.process_index() == 0:
             for path in checkpoints_in(self.directory)[1]:
                 shutil.rmtree(path, ignore_errors=True)
+        self._manager = self._open()  # of the save that failed, nothing counts
         kept = f"the newest is that of step {self.latest}" if self.latest is not None else "there is none yet"
         console.print(
             f"THE CHECKPOINT OF STEP {step} COULD NOT BE SAVED ({_first_line(error)}); {kept}. Training goes "

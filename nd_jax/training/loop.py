@@ -129,6 +129,7 @@ class _Run:
         self.own = own_rows(self.sharding, self.rows)
         self.stopped: str | None = None
         self._clock_start: float | None = None
+        self._step: Any = None  # the compiled step
 
     def steps(
         self, train_step: Any, state: State, step: int, rows: Iterator[Mapping[str, np.ndarray]]
@@ -137,15 +138,12 @@ class _Run:
         pending: tuple[int, jax.Array] | None = None
         seen: dict[str, float] = {"progress": self._progress(step), "stop": 0.0}
         batch = self._next(rows, step)
-        compiled: Any = None
-        if not self._over(step, seen):
-            compiled = None if batch is None else self._compile(train_step, state, batch, step)
-            if compiled is None:
-                seen["stop"] = 1.0
+        if not self._over(step, seen) and not (batch and self._compile(train_step, state, batch, step)):
+            seen["stop"] = 1.0
         while not self._over(step, seen):
             # Dispatched, not awaited: the device works while rows are made and the step before is reported.
             self.profile.before(step + 1)
-            state, metrics = compiled(state, batch, self._signals(step))
+            state, metrics = self._step(state, batch, self._signals(step))
             step += 1
             self._start_clock()
             self.profile.after(step, metrics)
@@ -196,15 +194,16 @@ class _Run:
         limit = self.experiment.train.steps
         return (limit is not None and step >= limit) or seen["progress"] >= 1.0 or seen["stop"] > 0
 
-    def _compile(self, train_step: Any, state: State, batch: Batch, step: int) -> Any:
-        """Compile the step for these arrays; None where the run was stopped meanwhile."""
+    def _compile(self, train_step: Any, state: State, batch: Batch, step: int) -> bool:
+        """Compile the step for these arrays; False where the run was stopped meanwhile."""
         asked = self._signals(step)
 
         def make() -> Any:
             with jax.set_mesh(self.mesh):  # it holds in one thread only
                 return train_step.lower(state, batch, asked).compile()
 
-        return compile_together(make, self.stop)
+        self._step = compile_together(make, self.stop)
+        return self._step is not None
 
     def _next(self, rows: Iterator[Mapping[str, np.ndarray]], step: int) -> Batch | None:
         """Put this host's next rows on its devices; None where they are late and the run is to stop."""
