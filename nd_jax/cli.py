@@ -348,7 +348,7 @@ def _config_words(
 def train(words: Sequence[str]) -> None:
     """Train a model as a config file says, resuming where the run stopped.
 
-    usage: nd train CONFIG [--out DIR] [--distributed] [--json FILE] [--SETTING VALUE ...]
+    usage: nd train CONFIG [--out DIR] [--distributed] [--profile STEPS] [--json FILE] [--SETTING VALUE ...]
 
     Examples:
       nd train configs/nano.py --train.steps 200
@@ -358,24 +358,31 @@ def train(words: Sequence[str]) -> None:
     CONFIG is a Python file with `config = Experiment(...)`, or FILE.py:NAME, one of a file's `configs`. Its
     settings are overridden by dotted names.
       --out DIR        the run's directory: checkpoints, metrics.jsonl, TensorBoard (default: runs/CONFIG)
-      --distributed    one of several processes (JAX finds them from Slurm, GKE, TPU or JAX_* variables)
+      --distributed    one of several processes, which jax finds (--distributed.cluster says otherwise how)
+      --profile 10:15  trace these steps, for TensorBoard and Perfetto
       --json FILE      also write the run's figures to this file
     """
-    own = {"out": Path, "json": Path, "distributed": bool}
+    own = {"out": Path, "json": Path, "distributed": bool, "profile": str}
     config, options, overrides = _config_words(train, words, own)
 
     from nd_jax.training.config import load_config, run_name
 
     experiment = load_config(config, overrides)
-    if options.distributed:
-        import jax
-
-        jax.distributed.initialize()
+    if options.distributed and experiment.distributed.cluster == "none":
+        experiment = replace(experiment, distributed=replace(experiment.distributed, cluster="auto"))
+    if options.profile:
+        experiment = replace(experiment, metrics=replace(experiment.metrics, profile=options.profile))
 
     from nd_jax.console import write_json
+    from nd_jax.evaluation.during import hooks
+    from nd_jax.training.distributed import end_process, initialize
     from nd_jax.training.run import run
 
-    write_json(options.json, run(experiment, options.out or Path("runs") / run_name(config)))
+    initialize(experiment.distributed)
+    figures = run(experiment, options.out or Path("runs") / run_name(config), hooks(experiment))
+    write_json(options.json, figures)
+    if figures["stopped"] != "finished":
+        end_process()
 
 
 def plan(words: Sequence[str]) -> None:

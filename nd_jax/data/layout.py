@@ -9,6 +9,11 @@ from nd_jax.data.config import DataConfig
 from nd_jax.language.encoded import EncodedSession
 from nd_jax.language.tokenizer import Tokenizer
 
+KINDS = ("none", "context", "action", "place", "values")
+"""What a target is, by its number in ``kinds``: nothing that is learned; of the program or the start state;
+of an action; of a later state's event, line or frame; of the rest of it, names and values."""
+CONTEXT, ACTION, PLACE, VALUES = range(1, len(KINDS))
+
 
 class Rows(NamedTuple):
     """Some rows of packed sessions, without what follows from the loss weights.
@@ -85,8 +90,8 @@ def lay_out(block: Rows, config: DataConfig, tokenizer: Tokenizer) -> dict[str, 
 
     Returns:
       ``tokens``, ``targets`` (the next token of the same session), ``weights`` (loss weight of the target, 0
-      where there is none), ``segments`` (the session's number in its row from 1; 0 is padding), ``positions``
-      (from 0 in each session).
+      where there is none), ``kinds`` (what the target is, a number of `KINDS`), ``segments`` (the session's
+      number in its row from 1; 0 is padding), ``positions`` (from 0 in each session).
     """
     tokens, runs, sessions, rows = block
     tokens_N = tokens.reshape(-1)
@@ -103,20 +108,20 @@ def lay_out(block: Rows, config: DataConfig, tokenizer: Tokenizer) -> dict[str, 
     positions *= segments > 0
 
     # The start state is given, as the program is: only states after an action are the model's to say.
-    by_run = np.full(len(runs), config.state_weight, np.float32)
-    factor_by_run = np.full(len(runs), config.place_weight, np.float32)
-    is_action = (np.arange(len(runs)) - np.repeat(first_runs, sessions)) % 2 == 1
-    by_run[is_action] = config.action_weight
-    by_run[first_runs] = config.context_weight
-    by_run[first_runs[paddings]] = 0
-    factor_by_run[is_action] = factor_by_run[first_runs] = 1
-    weights = np.repeat(by_run, runs)
-    if config.place_weight != 1:
-        weights *= np.where(tokenizer.tells_place[tokens_N], np.repeat(factor_by_run, runs), 1)
-    weights[:-1] = weights[1:]
-    weights[last_tokens] = 0
+    kind_by_run = np.full(len(runs), VALUES, np.int8)
+    kind_by_run[(np.arange(len(runs)) - np.repeat(first_runs, sessions)) % 2 == 1] = ACTION
+    kind_by_run[first_runs] = CONTEXT
+    kind_by_run[first_runs[paddings]] = 0
+    kinds = np.repeat(kind_by_run, runs)
+    kinds[(kinds == VALUES) & tokenizer.tells_place[tokens_N]] = PLACE
+    kinds[:-1] = kinds[1:]
+    kinds[last_tokens] = 0
+    place_weight = np.float32(config.state_weight) * np.float32(config.place_weight)
+    weight_by_kind = [0, config.context_weight, config.action_weight, place_weight, config.state_weight]
+    weights = np.array(weight_by_kind, np.float32)[kinds]
     targets = np.empty_like(tokens_N)
     targets[:-1] = tokens_N[1:]
     targets[last_tokens] = tokenizer.pad
-    flat = {"targets": targets, "weights": weights, "segments": segments, "positions": positions}
+    flat = {"targets": targets, "weights": weights, "kinds": kinds}
+    flat |= {"segments": segments, "positions": positions}
     return {"tokens": tokens} | {name: array.reshape(tokens.shape) for name, array in flat.items()}

@@ -1,10 +1,10 @@
 """Global batches from rows: which rows a step reads, and which of them this host makes."""
 
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grain
 import numpy as np
@@ -36,6 +36,15 @@ class RowStream:
     tokenizer: Tokenizer
 
 
+def open_heldout(config: DataConfig) -> RowStream:
+    """Open rows made in the same way from the held-out traces, which no row of a run shows.
+
+    Raises:
+      UserError: the traces are not named or missing, or none is held out.
+    """
+    return _made(config, "heldout", Tokenizer.load(config.tokenizer))
+
+
 def open_rows(config: DataConfig) -> RowStream:
     """Open the rows that the settings name: packed ones, or the train splits that they are made from.
 
@@ -53,7 +62,11 @@ def open_rows(config: DataConfig) -> RowStream:
         settings = row_settings(config, named, tokenizer)
         refuse_other_settings(packed.directory, packed.settings, settings)
         return RowStream(packed, packed.rows, settings, tokenizer)
-    traces = [open_traces(path, "train") for path in config.traces]
+    return _made(config, "train", tokenizer)
+
+
+def _made(config: DataConfig, split: Literal["train", "heldout"], tokenizer: Tokenizer) -> RowStream:
+    traces = [open_traces(path, split) for path in config.traces]
     settings = row_settings(config, [dataset.fingerprint for dataset in traces], tokenizer)
     sources = [RowSource(dataset, tokenizer, config) for dataset in traces]
     if len(sources) == 1:
@@ -68,35 +81,37 @@ class _HostBatches:
     By batch, since grain's own work for an element takes longer than reading a packed row.
     """
 
-    def __init__(self, stream: RowStream, config: DataConfig, start_step: int, host: int, hosts: int):
-        self._stream, self._config, self._start_step = stream, config, start_step
-        self._rows = config.global_batch // hosts
-        self._first = host * self._rows
+    def __init__(self, stream: RowStream, config: DataConfig, start_step: int, own: Sequence[int]):
+        self._stream, self._config, self._start_step, self._own = stream, config, start_step, own
 
     def __len__(self) -> int:
         return ROWS // self._config.global_batch - self._start_step
 
     def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        first = (self._start_step + index) * self._config.global_batch + self._first
-        rows = _block(self._stream, range(first, first + self._rows))
+        first = (self._start_step + index) * self._config.global_batch
+        rows = _block(self._stream, [first + row for row in self._own])
         return lay_out(rows, self._config, self._stream.tokenizer)
 
 
 def global_batches(
-    stream: RowStream, config: DataConfig, start_step: int = 0, host: int = 0, hosts: int = 1
+    stream: RowStream, config: DataConfig, start_step: int = 0, own: Sequence[int] | None = None
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Iterate over this host's share of the global batches from `start_step` on, without end.
+    """Iterate over this host's rows of the global batches from `start_step` on, without end.
 
-    Step ``s`` reads rows ``s * global_batch .. (s + 1) * global_batch - 1``, whatever the number of hosts;
-    each host makes as many that follow one another, since neighbours share traces. Arrays are
-    ``[global_batch / hosts, row_length]``, as `nd_jax.data.layout.lay_out` gives them.
+    Step ``s`` reads rows ``s * global_batch .. (s + 1) * global_batch - 1``, whatever the number of hosts.
 
-    Raises:
-      UserError: the global batch does not divide by the number of hosts.
+    Args:
+      stream: the rows of the run.
+      config: how they are laid out, and who makes them.
+      start_step: the first step.
+      own: the rows of a global batch, counted within it, that this host's devices hold; only these are made.
+        Best neighbours, which share traces. None: all.
+
+    Returns:
+      Arrays ``[len(own), row_length]``, as `nd_jax.data.layout.lay_out` gives them.
     """
-    if config.global_batch % hosts:
-        raise UserError(f"a global batch of {config.global_batch} rows does not divide by {hosts} hosts")
-    batches = grain.MapDataset.source(_HostBatches(stream, config, start_step, host, hosts))
+    own = range(config.global_batch) if own is None else own
+    batches = grain.MapDataset.source(_HostBatches(stream, config, start_step, own))
     options = grain.ReadOptions(num_threads=config.threads, prefetch_buffer_size=config.prefetch)
     made = batches.to_iter_dataset(options)
     if config.workers:
@@ -139,9 +154,11 @@ def pack_rows(config: DataConfig, out: Path, rows: int, workers: int) -> int:
     return open_packed(out).rows
 
 
-def _block(stream: RowStream, numbers: range) -> Rows:
+def _block(stream: RowStream, numbers: Sequence[int]) -> Rows:
     if isinstance(stream.rows, PackedRows):
-        return stream.rows.block(numbers)
+        if numbers[-1] - numbers[0] == len(numbers) - 1:  # neighbours lie in the same records
+            return stream.rows.block(range(numbers[0], numbers[-1] + 1))
+        return Rows.join([stream.rows.block(range(number, number + 1)) for number in numbers])
     return Rows.join([stream.rows[number] for number in numbers])
 
 

@@ -209,10 +209,20 @@ class MeshConfig:
                 )
             given[given.index(-1)] = devices // known
         elif known != devices:
+            widest = max(range(len(given)), key=given.__getitem__)
+            rest = known // given[widest]
+            fits = f"{AXES[widest]}={devices // rest}" if devices % rest == 0 else f"fsdp={devices} alone"
             raise UserError(
-                f"mesh {shown} needs {known} devices, but there are {devices}; -1 takes all that remain"
+                f"mesh {shown} needs {known} devices, but there are {devices}; the nearest that fits: "
+                f"{fits}; -1 takes all that remain"
             )
         return tuple(given)
+
+
+def nearest_multiples(number: int, size: int) -> str:
+    """The multiples of `size` next below and above `number`, as text for an error message."""
+    below = number // size * size
+    return " or ".join(map(str, [below, below + size] if below else [size]))
 
 
 def nearest_divisors(wanted: int, number: int) -> str:

@@ -103,7 +103,8 @@ def _cross_entropy(
 
 def _forward(x_BxTxD, output_VxD, targets_BxT, weights_BxT, chunk):
     V = output_VxD.shape[0]
-    parts, dx, doutput_DxV = [], [], jnp.zeros(output_VxD.shape[::-1], jnp.float32)
+    split = shards("row_parts") if x_BxTxD.shape[0] % shards("row_parts") == 0 else 1
+    parts, dx, doutput_DxV = [], [], jnp.float32(0.0)
     for at in _chunks(x_BxTxD.shape[1], chunk):
         x_BxCxD, targets_BxC = x_BxTxD[:, at], targets_BxT[:, at]
         logits_BxCxV, normaliser_BxC, *rest = _chunk_losses(x_BxCxD, output_VxD, targets_BxC)
@@ -111,13 +112,30 @@ def _forward(x_BxTxD, output_VxD, targets_BxT, weights_BxT, chunk):
         dlogits_BxCxV = jnp.exp(logits_BxCxV - normaliser_BxC[..., None]) - hit_BxCxV
         dlogits_BxCxV = (dlogits_BxCxV * weights_BxT[:, at, None]).astype(x_BxTxD.dtype)
         dx.append(jnp.einsum("bcv,vd->bcd", dlogits_BxCxV, output_VxD))
-        # x first and transposed after: the other order copies the wide dlogits to transpose them on CPU.
-        both = ((0, 1), (0, 1)), ((), ())
-        doutput_DxV += jax.lax.dot_general(x_BxCxD, dlogits_BxCxV, both, preferred_element_type=jnp.float32)
+        doutput_DxV += _outer(x_BxCxD, dlogits_BxCxV, split)
         parts.append(rest)
+    if split > 1:
+        doutput_DxV = doutput_DxV.sum(0)
     nll_BxT, correct_BxT = (jnp.concatenate(part, axis=1) for part in zip(*parts, strict=True))
     value = (weights_BxT * nll_BxT).sum(), nll_BxT, correct_BxT
     return value, (jnp.concatenate(dx, axis=1), doutput_DxV.T.astype(output_VxD.dtype))
+
+
+def _outer(x_BxCxD: jax.Array, dlogits_BxCxV: jax.Array, split: int) -> jax.Array:
+    """The head's gradient `[D, V]` of some positions; `[split, D, V]` where devices split the rows.
+
+    Then each adds up its own part over all chunks, and they are reduced once, not once a chunk.
+    """
+    # x first and transposed after: the other order copies the wide dlogits to transpose them on CPU.
+    both, deal = ((0, 1), (0, 1)), ((), ())
+    if split > 1:
+        x_BxCxD, dlogits_BxCxV = (
+            constrain(a.reshape(split, -1, *a.shape[1:]), "row_parts", None, None, axis)
+            for a, axis in ((x_BxCxD, None), (dlogits_BxCxV, "vocab"))
+        )
+        both, deal = ((1, 2), (1, 2)), ((0,), (0,))
+    outer = jax.lax.dot_general(x_BxCxD, dlogits_BxCxV, (both, deal), preferred_element_type=jnp.float32)
+    return constrain(outer, "row_parts", None, "vocab") if split > 1 else outer
 
 
 def _backward(chunk, residuals, cotangents):

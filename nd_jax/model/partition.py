@@ -14,7 +14,7 @@ from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from nd_jax.errors import UserError
-from nd_jax.model.config import AXES, MeshConfig, ModelConfig, nearest_divisors
+from nd_jax.model.config import AXES, MeshConfig, ModelConfig, nearest_divisors, nearest_multiples
 
 RULES: dict[str, str | tuple[str, ...] | None] = {
     # activations
@@ -63,7 +63,7 @@ def check_fit(
             shown = " x ".join(axis for axis in axes if sizes[axis] > 1)
             raise UserError(
                 f"mesh {shown}={size} does not divide {name}={number}; nearest sizes that do: "
-                f"{nearest_divisors(size, number)}"
+                f"{nearest_divisors(size, number)}; it would divide {name}={nearest_multiples(number, size)}"
             )
 
 

@@ -63,7 +63,8 @@ def measure(experiment: Experiment, devices: Sequence[Any]) -> dict[str, Any]:
     """Compile the step and give its figures, per device (`nd_jax.planning.plan` says what each is)."""
     compiled, state, mesh = compile_step(experiment, devices)
     memory: Any = compiled.memory_analysis()
-    params, optimizer = (_shard_bytes(state[name]) for name in ("params", "opt_state"))
+    params = _shard_bytes(state["params"])
+    optimizer = _shard_bytes(state) - params  # and a few counts
     text: Any = compiled.as_text()
     counts = count(text)
     on_cpu = devices[0].platform == "cpu"

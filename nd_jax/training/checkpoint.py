@@ -6,6 +6,7 @@ data, and the time trained). Orbax writes to a temporary name and renames at the
 complete or recognised as broken.
 """
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from nd_jax.console import console
 from nd_jax.errors import UserError
@@ -58,6 +60,8 @@ class RunRecord:
     """The tokenizer's fingerprint."""
     data: str
     """The fingerprint of the rows; the position in them is `step` global batches."""
+    productive_seconds: float = 0.0
+    """Of the elapsed ones, those in which steps were computed."""
 
 
 class TokenizerFiles(ocp.CheckpointHandler):
@@ -97,16 +101,25 @@ class Checkpoints:
         self._experiment, self._tokenizer, self._data = experiment, tokenizer, data_fingerprint
         if jax.process_index() == 0:
             _set_broken_aside(self.directory)
+        if jax.process_count() > 1:  # no other host lists the folder before that
+            multihost_utils.sync_global_devices("broken checkpoints set aside")
+        self._manager = self._open()
+        self._saving: int | None = None
+        self.failed = 0
+        """How many saves failed."""
+
+    def _open(self) -> ocp.CheckpointManager:
+        config = self._experiment.checkpoint
         policy = ocp.checkpoint_managers.AnySavePolicy([
-            ocp.checkpoint_managers.FixedIntervalPolicy(experiment.checkpoint.every_steps),
+            ocp.checkpoint_managers.FixedIntervalPolicy(config.every_steps),
             ocp.checkpoint_managers.PreemptionCheckpointingPolicy(),
         ])  # fmt: skip
         options = ocp.CheckpointManagerOptions(
             save_decision_policy=policy,
-            max_to_keep=experiment.checkpoint.keep,
-            enable_async_checkpointing=experiment.checkpoint.asynchronous,
+            max_to_keep=config.keep,
+            enable_async_checkpointing=config.asynchronous,
         )
-        self._manager = ocp.CheckpointManager(self.directory, options=options)
+        return ocp.CheckpointManager(self.directory, options=options)
 
     @property
     def latest(self) -> int | None:
@@ -122,24 +135,63 @@ class Checkpoints:
 
         To be called after every step, since this is what polls for preemption on several hosts.
         """
+        if self._saving is not None and not self._manager.is_saving_in_progress():
+            self.settle()
         return self._manager.should_save(step)
 
     def preempted(self, step: int) -> bool:
         """Tell whether the platform announced a preemption; all hosts get the same answer."""
         return self._manager.reached_preemption(step)
 
-    def save(self, step: int, state: State, elapsed_seconds: float) -> None:
-        """Write the checkpoint of a step, unless it exists; returns once the arrays are copied."""
+    def save(self, step: int, state: State, elapsed_seconds: float, productive_seconds: float = 0.0) -> None:
+        """Write the checkpoint of a step, unless it exists; returns once the arrays are copied.
+
+        Where that fails, as on a full disk, it is said and nothing else happens: the next save may work.
+        """
+        self.settle()
         if step in self._manager.all_steps():
             return
-        record = RunRecord(self._experiment, step, elapsed_seconds, self._tokenizer.fingerprint, self._data)
+        record = RunRecord(
+            self._experiment, step, elapsed_seconds, self._tokenizer.fingerprint, self._data,
+            productive_seconds,
+        )  # fmt: skip
         items = ocp.args.Composite(
             params=ocp.args.StandardSave(state["params"]),
-            optimizer=ocp.args.StandardSave({"opt_state": state["opt_state"], "step": state["step"]}),
+            optimizer=ocp.args.StandardSave(_rest(state)),
             tokenizer=SaveTokenizer(self._tokenizer),
             run=ocp.args.JsonSave(record_to_dict(record)),
         )
-        self._manager.save(step, args=items, force=True)
+        self._saving = step
+        try:
+            self._manager.save(step, args=items, force=True)
+        except Exception as error:  # Orbax and TensorStore raise many kinds
+            self._fail(error)
+
+    def settle(self) -> None:
+        """Wait for the save under way; say so if it failed."""
+        try:
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+            if self._saving is not None and (lacking := _lacks(self.path(self._saving))):
+                raise OSError(f"no {lacking} was written")  # Orbax only logs some failures
+        except Exception as error:
+            self._fail(error)
+        self._saving = None
+
+    def _fail(self, error: Exception) -> None:
+        step, self._saving = self._saving, None
+        self.failed += 1
+        with contextlib.suppress(Exception):  # it fails again with what it failed with
+            self._manager.close()
+        if jax.process_index() == 0:
+            for path in checkpoints_in(self.directory)[1]:
+                shutil.rmtree(path, ignore_errors=True)
+        self._manager = self._open()  # of the save that failed, nothing counts
+        kept = f"the newest is that of step {self.latest}" if self.latest is not None else "there is none yet"
+        console.print(
+            f"THE CHECKPOINT OF STEP {step} COULD NOT BE SAVED ({_first_line(error)}); {kept}. Training goes "
+            f"on; make room in {self.directory}.", style="bold red",
+        )  # fmt: skip
 
     def restore(self, wanted: State) -> tuple[State, RunRecord]:
         """Restore the newest checkpoint into shapes, types and shardings as `abstract_state` gives them.
@@ -152,8 +204,8 @@ class Checkpoints:
         path = self.path(step)
         record = read_record(path)
         self._refuse_other(path, record)
-        optimizer = {"opt_state": wanted["opt_state"], "step": wanted["step"]}
-        items = _restore(path, self._manager, step, {"params": wanted["params"], "optimizer": optimizer})
+        trees = {"params": wanted["params"], "optimizer": _rest(wanted)}
+        items = _restore(path, self._manager, step, trees)
         return {**items["optimizer"], "params": items["params"]}, record
 
     def _refuse_other(self, path: Path, record: RunRecord) -> None:
@@ -174,12 +226,23 @@ class Checkpoints:
             data = [line for line in changed if line.startswith("data.")] or ["other traces"]
             raise UserError(f"checkpoint {path} was trained on other rows ({'; '.join(data)}): {mend}")
 
-    def finish(self) -> None:
-        """Wait until everything is on disk."""
-        self._manager.wait_until_finished()
+    def finish(self, step: int) -> None:
+        """Wait until everything is on disk.
+
+        Raises:
+          UserError: the checkpoint of this step, the run's last, is not.
+        """
+        self.settle()
+        if step not in self._manager.all_steps():
+            raise UserError(
+                f"the checkpoint of step {step} could not be saved in {self.directory}; "
+                f"{'there is none' if self.latest is None else f'the newest is that of step {self.latest}'}: "
+                "make room, and start again to resume there"
+            )
 
     def close(self) -> None:
         """Finish and let go of Orbax's threads."""
+        self.settle()
         self._manager.close()
 
 
@@ -245,7 +308,7 @@ def find_checkpoint(directory: Path) -> Path:
             )
         return directory
     folder = directory / FOLDER if (directory / FOLDER).is_dir() else directory
-    complete, broken = _checkpoints_in(folder)
+    complete, broken = checkpoints_in(folder)
     if not complete:
         found = f", only what was never finished: {', '.join(path.name for path in broken)}" if broken else ""
         raise UserError(f"no checkpoint in {directory}{found}: train first, or give another directory")
@@ -276,6 +339,11 @@ def record_from_dict(text: Mapping[str, Any]) -> RunRecord:
     return RunRecord(**{**text, "experiment": from_dict(text["experiment"])})
 
 
+def _rest(state: State) -> State:
+    """What is saved beside the parameters."""
+    return {name: tree for name, tree in state.items() if name != "params"}
+
+
 def _restore(path: Path, manager: ocp.CheckpointManager, step: int, wanted: dict[str, Any]) -> Any:
     """Restore items into the given abstract trees, turning Orbax's errors into one line."""
     items = ocp.args.Composite(**{name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()})
@@ -292,8 +360,8 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200] if str(error).strip() else ''}"
 
 
-def _checkpoints_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Give the complete checkpoints, oldest first, and the broken ones."""
+def checkpoints_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Give the complete checkpoints of a run's folder, oldest first, and the broken ones."""
     complete, broken = [], []
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name.isdigit():
@@ -317,7 +385,7 @@ def _name_broken(broken: list[Path], newest: Path | None) -> None:
 
 def _set_broken_aside(folder: Path) -> None:
     """Free the names of unfinished checkpoints, which the run will write again."""
-    complete, broken = _checkpoints_in(folder)
+    complete, broken = checkpoints_in(folder)
     _name_broken(broken, complete[-1] if complete else None)
     for path in broken:
         if path.name.isdigit():

@@ -97,6 +97,30 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class GuardConfig:
+    """What happens when training breaks down."""
+
+    nonfinite: Literal["stop", "skip"] = "stop"
+    """Where a step's loss or gradient is not finite: end the run, naming the last good checkpoint, or leave
+    the step out and count it."""
+
+    spike: Literal["ignore", "stop", "skip"] = "ignore"
+    """The same where a step's loss jumps."""
+
+    spike_deviations: float = 8.0
+    """A loss jumps when it lies above its running mean by more than so many of its standard deviations."""
+
+    spike_steps: int = 100
+    """Steps that mean and deviation are taken over; before so many nothing is a jump."""
+
+    most_skips: int = 20
+    """Steps left out in a row that end the run."""
+
+    input_seconds: float = 30.0
+    """How long a step waits for rows before the worker that owes them is named, again and again."""
+
+
+@dataclass(frozen=True)
 class CheckpointConfig:
     """When checkpoints are written and how many are kept."""
 
@@ -123,8 +147,55 @@ class MetricsConfig:
     tensorboard: bool = True
     """Write TensorBoard files beside `metrics.jsonl`."""
 
+    wandb: str = ""
+    """Weights & Biases project to log to as well (needs the extra `wandb`); empty: none."""
+
+    profile: str = ""
+    """Steps of which a trace is written below the run's directory, "10:15"; ``--profile`` is short for it."""
+
     peak_flops: float | None = None
     """Peak FLOP/s of one device for MFU; None: from a table by device kind (on CPU: measured by a matmul)."""
+
+
+@dataclass(frozen=True)
+class HeldOutConfig:
+    """What is measured on held-out programs while training goes on."""
+
+    every_steps: int = 1000
+    """Steps between two evaluations; 0: none."""
+
+    batches: int = 4
+    """Global batches of rows that the held-out loss is the mean of, always the same ones."""
+
+    sessions: int = 200
+    """Sessions that next-state accuracy is measured on, always the same ones; 0: it is not."""
+
+    samples: int = 2
+    """Programs that the model steps through, shown as text in TensorBoard (runs of one process only)."""
+
+
+@dataclass(frozen=True)
+class DistributedConfig:
+    """How the processes of a run on several hosts find each other; ``--distributed`` alone means "auto"."""
+
+    cluster: Literal["none", "auto", "slurm", "gke", "tpu", "flags"] = "none"
+    """Who tells. none: there is one process; auto: whichever jax finds, also Open MPI and indexed jobs of
+    Kubernetes; slurm; gke: TPUs on GKE; tpu: TPU VMs' metadata; flags: those below."""
+
+    coordinator: str = ""
+    """HOST:PORT of process 0, reached by all."""
+
+    processes: int | None = None
+    """How many there are."""
+
+    process: int | None = None
+    """Which of them this one is, from 0."""
+
+    timeout_seconds: int = 300
+    """How long to wait for the others at the start."""
+
+    heartbeat_seconds: int = 100
+    """How long a process may be silent until all are ended."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +207,12 @@ class Experiment:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    guard: GuardConfig = field(default_factory=GuardConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    heldout: HeldOutConfig = field(default_factory=HeldOutConfig)
     mesh: MeshConfig = field(default_factory=MeshConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig)
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:

@@ -1,6 +1,7 @@
 """The training loop: build or resume the state, step until the run is over, save."""
 
 import contextlib
+import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -17,14 +19,22 @@ from nd_jax.errors import UserError
 from nd_jax.model.partition import batch_sharding, make_mesh
 from nd_jax.training.checkpoint import Checkpoints, Tokenizer
 from nd_jax.training.config import Experiment, diff
+from nd_jax.training.distributed import compile_together, own_rows, place
 from nd_jax.training.metrics import Recorder
 from nd_jax.training.optimizer import make_optimizer
+from nd_jax.training.patience import InputWatch
+from nd_jax.training.profile import Profile, read_steps
 from nd_jax.training.state import State, abstract_state, new_state, state_shardings
 from nd_jax.training.step import FIELDS, Batch, make_step, read_metrics, signals
-from nd_jax.training.stopping import StopSignal
+from nd_jax.training.stopping import Interrupted, StopSignal
 
-MakeBatches = Callable[[int, int, int], Iterator[Mapping[str, np.ndarray]]]
-"""(first step, host, hosts) -> this host's rows of each global batch from that step on, without end."""
+MakeBatches = Callable[[int, Sequence[int]], Iterator[Mapping[str, np.ndarray]]]
+"""(first step, rows) -> these rows of each global batch from that step on, without end: those that lie on
+this host's devices, numbered within the batch."""
+
+
+Check = Callable[[], None]
+"""Raises `Interrupted` where the run is to stop. All hosts call it as often, and get the same answer."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +44,9 @@ class Hook:
     every_steps: int
     """Called after every step that this divides."""
 
-    call: Callable[[int, dict[str, Any]], Mapping[str, float] | None]
-    """Takes the step and the parameters, which it must not keep (the next step uses them up); may give
-    figures to record, by name."""
+    call: Callable[[int, dict[str, Any], Check], Mapping[str, float | str] | None]
+    """Takes the step, the parameters, which it must not keep (the next step uses them up), and a check to
+    call between two pieces of work; may give figures or texts to record, by name."""
 
 
 def train(
@@ -69,7 +79,7 @@ def train(
     Raises:
       UserError: settings that do not fit together or the checkpoint; a loss that is no longer finite.
     """
-    _check(experiment, tokenizer)
+    _check_settings(experiment, tokenizer)
     microbatch = experiment.data.global_batch // experiment.train.accumulation
     mesh = make_mesh(experiment.mesh, experiment.model, microbatch, devices, experiment.data.row_length)
     optimizer = make_optimizer(experiment.optimizer, experiment.model)
@@ -78,16 +88,20 @@ def train(
     with jax.set_mesh(mesh), StopSignal() as stop, contextlib.closing(checkpoints):
         if checkpoints.latest is None:
             state = new_state(experiment.model, optimizer, shardings, experiment.train.seed)
-            first, elapsed = 0, 0.0
+            first, elapsed, productive = 0, 0.0, 0.0
         else:
             state, record = checkpoints.restore(abstract_state(experiment.model, optimizer, shardings))
             first, elapsed = record.step, record.elapsed_seconds
+            productive = record.productive_seconds
             _say_resumed(checkpoints.path(first), diff(record.experiment, experiment))
-        rows = batches(first, jax.process_index(), jax.process_count())
-        with Recorder(experiment, out, first, mesh.size) as recorder:
-            run = _Run(experiment, mesh, checkpoints, recorder, stop, hooks, elapsed)
+        profile = Profile(experiment.metrics.profile, out)
+        with Recorder(experiment, out, first, mesh.size, productive) as recorder:
+            watch = InputWatch(experiment, first, stop)
+            run = _Run(experiment, mesh, checkpoints, recorder, stop, watch, profile, hooks, elapsed)
+            rows = batches(first, run.own)
             _say(f"{experiment.model.parameters():,} parameters on {mesh.size} devices; {recorder.peak_text}")
-            step = run.steps(make_step(experiment, optimizer, shardings), state, first, rows)
+            with watch, profile:
+                step = run.steps(make_step(experiment, optimizer, shardings), state, first, rows)
         stopped = run.stopped or "finished"
         _say(f"{'Finished' if stopped == 'finished' else f'Stopped by {stopped}'} after step {step}: "
              f"{checkpoints.path(step)}")  # fmt: skip
@@ -105,77 +119,128 @@ class _Run:
 
     def __init__(
         self, experiment: Experiment, mesh: Mesh, checkpoints: Checkpoints, recorder: Recorder,
-        stop: StopSignal, hooks: Sequence[Hook], elapsed: float,
+        stop: StopSignal, watch: InputWatch, profile: Profile, hooks: Sequence[Hook], elapsed: float,
     ):  # fmt: skip
+        self.watch, self.profile = watch, profile
         self.experiment, self.checkpoints, self.recorder = experiment, checkpoints, recorder
         self.stop, self.hooks, self._elapsed_before = stop, hooks, elapsed
-        self.sharding = batch_sharding(mesh)
+        self.mesh, self.sharding = mesh, batch_sharding(mesh)
+        self.rows = experiment.data.global_batch
+        self.own = own_rows(self.sharding, self.rows)
         self.stopped: str | None = None
         self._clock_start: float | None = None
+        self._step: Any = None  # the compiled step
 
     def steps(
-        self, train_step: Callable[..., tuple[State, jax.Array]], state: State, step: int,
-        rows: Iterator[Mapping[str, np.ndarray]],
-    ) -> int:  # fmt: skip
+        self, train_step: Any, state: State, step: int, rows: Iterator[Mapping[str, np.ndarray]]
+    ) -> int:
         """Step until the run is over, save, and give the number of steps done."""
-        limit = self.experiment.train.steps
         pending: tuple[int, jax.Array] | None = None
         seen: dict[str, float] = {"progress": self._progress(step), "stop": 0.0}
-        batch = self._load(rows)
-        while not (limit is not None and step >= limit) and seen["progress"] < 1.0 and not seen["stop"]:
+        batch = self._next(rows, step)
+        if not self._over(step, seen) and not (batch and self._compile(train_step, state, batch, step)):
+            seen["stop"] = 1.0
+        while not self._over(step, seen):
             # Dispatched, not awaited: the device works while rows are made and the step before is reported.
-            state, metrics = train_step(state, batch, self._signals(step))
+            self.profile.before(step + 1)
+            state, metrics = self._step(state, batch, self._signals(step))
             step += 1
             self._start_clock()
+            self.profile.after(step, metrics)
             with self.recorder.input_wait():
-                batch = self._load(rows)
+                batch = self._next(rows, step)
             if pending:
                 seen = self._see(*pending)
             pending = step, metrics
+            if batch is None:
+                self.stopped = self.stop.received
+                break
             hooks = [hook for hook in self.hooks if step % hook.every_steps == 0]
             if (due := self.checkpoints.due(step)) or hooks:
                 seen, pending = self._see(*pending), None
             if due:
-                self.checkpoints.save(step, state, self.elapsed)
+                self._save(step, state)
                 if self.checkpoints.preempted(step):
                     self.stopped = "preemption"
                     break
-            for hook in hooks:
-                with self.recorder.aside():
-                    self.recorder.write(step, hook.call(step, state["params"]) or {})
+            try:
+                for hook in hooks:
+                    with self.recorder.aside():
+                        self.recorder.write(step, hook.call(step, state["params"], self._check) or {})
+            except Interrupted:
+                seen["stop"] = 1.0
         if pending:
             seen = self._see(*pending)
         if seen["stop"] and not self.stopped:
             self.stopped = self.stop.received or "another host's signal"
         self.recorder.flush(step, seen)
-        self.checkpoints.save(step, state, self.elapsed)
-        self.checkpoints.finish()
+        self._save(step, state)
+        self.checkpoints.finish(step)
         return step
 
-    def _load(self, rows: Iterator[Mapping[str, np.ndarray]]) -> Batch:
-        """Put this host's next rows on its devices."""
-        arrays = next(rows)
-        return {name: jax.make_array_from_process_local_data(self.sharding, arrays[name]) for name in FIELDS}
+    def _save(self, step: int, state: State) -> None:
+        with self.recorder.aside():
+            self.checkpoints.save(step, state, self.elapsed, self.recorder.productive)
+
+    def _check(self) -> None:
+        """Raise `Interrupted` where this process or another was asked to stop."""
+        asked = self.stop.received is not None
+        if jax.process_count() > 1:
+            asked = bool(np.asarray(_any(self._signals(0)))[1])
+        if asked:
+            raise Interrupted
+
+    def _over(self, step: int, seen: Mapping[str, float]) -> bool:
+        limit = self.experiment.train.steps
+        return (limit is not None and step >= limit) or seen["progress"] >= 1.0 or seen["stop"] > 0
+
+    def _compile(self, train_step: Any, state: State, batch: Batch, step: int) -> bool:
+        """Compile the step for these arrays; False where the run was stopped meanwhile."""
+        asked = self._signals(step)
+
+        def make() -> Any:
+            with jax.set_mesh(self.mesh):  # it holds in one thread only
+                return train_step.lower(state, batch, asked).compile()
+
+        self._step = compile_together(make, self.stop)
+        return self._step is not None
+
+    def _next(self, rows: Iterator[Mapping[str, np.ndarray]], step: int) -> Batch | None:
+        """Put this host's next rows on its devices; None where they are late and the run is to stop."""
+        try:
+            with self.watch.wait(step):
+                arrays = next(rows)
+        except Interrupted:
+            return None
+        kept = {name: array for name, array in arrays.items() if name in FIELDS or name == "kinds"}
+        return place(kept, self.sharding, self.own, self.rows)
 
     def _signals(self, step: int) -> jax.Array:
-        rows = self.experiment.data.global_batch // jax.process_count()
-        local = signals(rows, self._progress(step), self.stop.received is not None)
-        return jax.make_array_from_process_local_data(self.sharding, local)
+        local = signals(len(self.own), self._progress(step), self.stop.received is not None)
+        return place({"signals": local}, self.sharding, self.own, self.rows)["signals"]
 
     def _see(self, step: int, metrics: jax.Array) -> dict[str, float]:
         """Wait for a step's metrics, report them, and stop the run if the model has broken down."""
         values = read_metrics(metrics)
-        broken = [name for name in ("loss", "grad_norm", "param_norm") if not math.isfinite(values[name])]
-        if broken:
-            self.checkpoints.finish()
-            good = self.checkpoints.latest
-            last = self.checkpoints.path(good) if good else "none yet"
-            raise UserError(
-                f"{broken[0]} is {values[broken[0]]} at step {step}; last good checkpoint: {last}. "
-                "Lower --optimizer.learning_rate or lengthen the warm-up, and start again to resume there"
-            )
+        guard = self.experiment.guard
+        watched = ("loss", "grad_norm", "param_norm") if guard.nonfinite == "stop" else ("param_norm",)
+        if broken := [name for name in watched if not math.isfinite(values[name])]:
+            self._give_up(f"{broken[0]} is {values[broken[0]]} at step {step}")
+        if values["spike"] and guard.spike == "stop":
+            self._give_up(f"the loss jumped to {values['loss']:.4g} at step {step}")
+        if values["skipped_in_a_row"] >= guard.most_skips:
+            self._give_up(f"{guard.most_skips} steps in a row were left out, the last of them {step}")
         self.recorder.step(step, values)
         return values
+
+    def _give_up(self, why: str) -> None:
+        self.checkpoints.settle()
+        good = self.checkpoints.latest
+        last = self.checkpoints.path(good) if good is not None else "none yet"
+        raise UserError(
+            f"{why}; last good checkpoint: {last}. "
+            "Lower --optimizer.learning_rate or lengthen the warm-up, and start again to resume there"
+        )
 
     def _progress(self, step: int) -> float:
         config = self.experiment.train
@@ -195,9 +260,17 @@ class _Run:
         return self._elapsed_before + now
 
 
-def _check(experiment: Experiment, tokenizer: Tokenizer) -> None:
+@jax.jit
+def _any(signals_Bx2: jax.Array) -> jax.Array:
+    return jax.lax.with_sharding_constraint(jnp.max(signals_Bx2, axis=0), jax.sharding.PartitionSpec())
+
+
+def _check_settings(experiment: Experiment, tokenizer: Tokenizer) -> None:
     """Refuse settings that contradict each other, before anything is allocated."""
     experiment.model.validate()
+    read_steps(experiment.metrics.profile)
+    if experiment.metrics.wandb and importlib.util.find_spec("wandb") is None:
+        raise UserError("--metrics.wandb needs Weights & Biases: pip install 'nd_jax[wandb]'")
     config, rows = experiment.train, experiment.data.global_batch
     if config.steps is None and config.max_seconds is None:
         raise UserError("the run would never end: give --train.steps or --train.max_seconds")

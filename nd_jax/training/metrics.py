@@ -2,15 +2,20 @@
 
 Conventions. Tokens are positions of rows, padding included (`fill` is the share that is none). FLOPs are
 `ModelConfig.flops_per_token`: causal attention halved, embedding lookup excluded, head included, nothing
-recomputed. MFU is FLOPs per second over the peak of all devices. Times leave out compilation and hooks; the
-input wait is the share of the time that the loop spent getting rows.
+recomputed. MFU is FLOPs per second over the peak of all devices. Times leave out compilation, hooks and what
+saves hold up; the input wait is the share of the time that the loop spent getting rows. Goodput is the share
+of the time since the run was first started in which steps were computed that counted: what restarts, redone
+steps, compilation, evaluation, saves and waiting took is lost. Losses by kind are unweighted means.
 """
 
 import contextlib
 import datetime
+import importlib
 import json
+import math
 import os
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ from jax.sharding import AxisType
 from rich.progress import BarColumn, Progress, TextColumn
 
 from nd_jax.console import console
+from nd_jax.data.layout import KINDS
 from nd_jax.training.chips import peak_of_kind
 from nd_jax.training.config import Experiment
 
@@ -47,7 +53,8 @@ def _measured_matmul(n: int = 1024, tries: int = 5) -> float:
     return 2.0 * n**3 / min(seconds)
 
 
-SUMS = ("steps", "loss", "accuracy", "weight", "tokens")
+BY_KIND = tuple(f"{what}_{kind}" for what in ("nll", "count") for kind in KINDS[1:])
+SUMS = ("steps", "loss", "accuracy", "weight", "tokens", *BY_KIND)
 """What is summed over the steps of a record; loss and accuracy by weight."""
 
 
@@ -57,8 +64,19 @@ class Recorder:
     Used as a context; `step` takes each step's metrics once they have arrived.
     """
 
-    def __init__(self, experiment: Experiment, out: Path, start: int, devices: int):
-        """Continue the files in `out` after step `start`; records of steps to be redone are dropped."""
+    def __init__(
+        self, experiment: Experiment, out: Path, start: int, devices: int, productive_before: float = 0.0
+    ):
+        """Continue the files in `out` after step `start`; records of steps to be redone are dropped.
+
+        Args:
+          experiment: the settings.
+          out: the run's directory.
+          start: steps done so far.
+          devices: how many the mesh has.
+          productive_before: seconds in which these steps were computed.
+        """
+        self._productive_before = productive_before
         self._config, self._out, self._devices = experiment.metrics, out, devices
         self._row_tokens = experiment.data.global_batch * experiment.data.row_length
         self._step_flops = experiment.model.flops_per_token(experiment.data.row_length) * self._row_tokens
@@ -80,15 +98,25 @@ class Recorder:
         if not self._first:
             return self
         self._out.mkdir(parents=True, exist_ok=True)
+        self._life = _life(self._out / "life.json")
         path = self._out / "metrics.jsonl"
         self.last = _drop_after(path, self._start)
-        self._file = self._stack.enter_context(path.open("a", encoding="utf-8"))
+        self._file = path.open("a", encoding="utf-8")
+        self._stack.callback(self._flush, close=True)
         self._board = None
         if self._config.tensorboard:
             from tensorboardX import SummaryWriter
 
             self._board = SummaryWriter(str(self._out / "tensorboard"), purge_step=self._start + 1)
             self._stack.callback(self._board.close)
+        self._wandb = None
+        if self._config.wandb:
+            wandb = importlib.import_module("wandb")  # an extra
+            self._wandb = wandb.init(
+                project=self._config.wandb, id=self._life["id"], name=self._out.resolve().name,
+                dir=str(self._out), resume="allow",
+            )  # fmt: skip
+            self._stack.callback(self._wandb.finish)
         self._bar = None
         if console.is_terminal:
             columns = (BarColumn(bar_width=20), TextColumn("{task.description}"))
@@ -118,6 +146,11 @@ class Recorder:
         """Seconds trained in this process: since `begin`, without what was put aside."""
         return 0.0 if self._begun is None else time.perf_counter() - self._begun - self._aside
 
+    @property
+    def productive(self) -> float:
+        """Seconds in which the steps that count were computed, over all resumptions."""
+        return self._productive_before + self.seconds - self._waited
+
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Leave the time of this block out of the throughput (hooks: evaluation and the like)."""
@@ -135,8 +168,11 @@ class Recorder:
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take the metrics of a step (`step` counts from 1), and report when a record is full."""
         weight = metrics["weight"]
-        gathered = {"steps": 1.0, "weight": weight, "tokens": metrics["tokens"]}
-        gathered |= {name: metrics[name] * weight for name in ("loss", "accuracy")}
+        gathered = {"steps": 1.0, "tokens": metrics["tokens"]}
+        if math.isfinite(metrics["loss"]):  # else the step was left out
+            gathered["weight"] = weight
+            gathered |= {name: metrics[name] * weight for name in ("loss", "accuracy")}
+            gathered |= {name: metrics.get(name, 0.0) for name in BY_KIND}
         for name, value in gathered.items():
             self._sums[name] += value
         if self._progress_at_start is None:
@@ -149,14 +185,32 @@ class Recorder:
         if self._sums["steps"]:
             self._report(step, metrics, last=True)
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Write further values of a step (a hook's figures)."""
-        if self._first and values:
-            self._file.write(json.dumps({"step": step, **values}) + "\n")
-            self._file.flush()
+    def write(self, step: int, values: Mapping[str, float | str]) -> None:
+        """Write further values of a step (a hook's figures); texts go to TensorBoard alone."""
+        if not self._first:
+            return
+        figures = {name: value for name, value in values.items() if not isinstance(value, str)}
+        if figures:
+            self._file.write(json.dumps({"step": step, **figures}) + "\n")
+            self._flush()
+        if self._board:
             for name, value in values.items():
-                if self._board:
+                if isinstance(value, str):
+                    self._board.add_text(name, value, step)
+                else:
                     self._board.add_scalar(name, value, step)
+        if self._wandb and figures:
+            self._wandb.log(figures, step=step)
+
+    def _flush(self, close: bool = False) -> None:
+        """Write to disk; where it is full, say so and keep the lines for the next time."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            console.print(f"{self._file.name} could not be written: {error}", style="bold red")
+        if close:
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def _report(self, step: int, metrics: Mapping[str, float], last: bool = False) -> None:
         sums, weight, seconds = self._sums, self._sums["weight"] or 1.0, self.seconds
@@ -175,11 +229,18 @@ class Recorder:
             "step_seconds": 1.0 / steps_per_s,
             "tokens_per_s": steps_per_s * self._row_tokens,
             "input_wait": (self._waited - self._since[1]) / passed,
+            "skipped": metrics.get("skipped", 0.0),
         }
+        for kind in KINDS[1:]:
+            if count := sums[f"count_{kind}"]:
+                record[f"loss/{kind}"] = sums[f"nll_{kind}"] / count
+        if self._first:
+            record["goodput"] = self.productive / max(time.time() - self._life["started"], 1e-9)
         if self._peak:
             record["mfu"] = steps_per_s * self._step_flops / (self._peak * self._devices)
         self._since = (seconds, self._waited)
         self._sums = dict.fromkeys(SUMS, 0.0)
+        record = {name: value for name, value in record.items() if math.isfinite(value)}
         self.last = record
         self.write(step, record)
         if self._first:
@@ -204,6 +265,16 @@ class Recorder:
             return "?"
         left = int(max(0.0, 1.0 - progress) / done * self.seconds)
         return str(datetime.timedelta(seconds=left))
+
+
+def _life(path: Path) -> dict[str, Any]:
+    """Give when the run was first started, and its name for W&B, which never change."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # the first start, or killed in it
+        life = {"started": time.time(), "id": uuid.uuid4().hex}
+        path.write_text(json.dumps(life) + "\n", encoding="utf-8")
+        return life
 
 
 def _drop_after(path: Path, step: int) -> dict[str, float]:

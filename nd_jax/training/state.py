@@ -1,5 +1,5 @@
-"""The training state: a pure dict ``{step, params, opt_state}`` that lies sharded on the mesh from its first
-moment.
+"""The training state: a pure dict ``{step, params, opt_state, guard}`` that lies sharded on the mesh from its
+first moment.
 """
 
 import functools
@@ -13,9 +13,11 @@ from jax.sharding import Mesh
 
 from nd_jax.model import partition, transformer
 from nd_jax.model.config import ModelConfig
+from nd_jax.training.guard import new_guard
 
 State = dict[str, Any]
-"""``step`` (int32: steps done), ``params`` (pure dict of float32 arrays), ``opt_state`` (optax's)."""
+"""``step`` (int32: steps done), ``params`` (pure dict of float32 arrays), ``opt_state`` (optax's),
+``guard`` (`nd_jax.training.guard`)."""
 
 
 def abstract_params(model: ModelConfig) -> dict[str, Any]:
@@ -28,12 +30,15 @@ def state_shardings(model: ModelConfig, optimizer: optax.GradientTransformation,
     """Where each array of the state lies: the optimizer's moments as their parameters do."""
     params = partition.params_shardings(transformer.abstract(model)[1], mesh)
     opt_state = partition.optimizer_shardings(optimizer, abstract_params(model), params, mesh)
-    return {"step": partition.replicated(mesh), "params": params, "opt_state": opt_state}
+    whole = partition.replicated(mesh)
+    guard = jax.tree.map(lambda _: whole, jax.eval_shape(new_guard))
+    return {"step": whole, "params": params, "opt_state": opt_state, "guard": guard}
 
 
 def _new(model: ModelConfig, optimizer: optax.GradientTransformation, key: jax.Array) -> State:
     params = transformer.init(model, key)
-    return {"step": jnp.zeros((), jnp.int32), "params": params, "opt_state": optimizer.init(params)}
+    step = jnp.zeros((), jnp.int32)
+    return {"step": step, "params": params, "opt_state": optimizer.init(params), "guard": new_guard()}
 
 
 def new_state(

@@ -2,6 +2,7 @@
 program.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from nd_jax.data.layout import KINDS
 from nd_jax.model import transformer
+from nd_jax.model.config import ModelConfig
 from nd_jax.model.loss import next_token_losses
 from nd_jax.training.config import Experiment
+from nd_jax.training.guard import watch
 from nd_jax.training.optimizer import schedule
 from nd_jax.training.state import State
 
@@ -20,7 +24,7 @@ FIELDS = ("tokens", "targets", "weights", "segments", "positions")
 """The fields of a batch, as the loss takes them."""
 
 Batch = dict[str, Any]
-"""The rows of a step, each field ``[B, T]``."""
+"""The rows of a step, each field ``[B, T]``: `FIELDS`, and ``kinds`` where the loss is told by kind too."""
 
 METRICS = (
     "loss",
@@ -32,11 +36,16 @@ METRICS = (
     "learning_rate",
     "progress",
     "stop",
+    "spike",
+    "skipped",
+    "skipped_in_a_row",
+    *(f"{what}_{kind}" for what in ("nll", "count") for kind in KINDS[1:]),
 )
 """What a step reports, in this order in one float32 vector (one transfer): the mean loss in nats per weighted
 token; the weighted share of tokens predicted right; the sum of weights; tokens that are no padding; the
-global norm of the gradient before clipping; that of the parameters after the update; the learning rate; and
-what `signals` gave."""
+global norm of the gradient before clipping; that of the parameters after the update; the learning rate;
+what `signals` gave; whether the loss jumped, how many steps were left out so far, and how many up to now;
+and of the targets of each kind the sum of the losses, unweighted, and their number."""
 
 
 def signals(rows: int, progress: float, stop: bool) -> np.ndarray:
@@ -54,6 +63,23 @@ def read_metrics(metrics: jax.Array) -> dict[str, float]:
     return dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
 
 
+def loss_sums(model: ModelConfig, params: Any, rows: Batch) -> jax.Array:
+    """Run the model on rows; only the first number carries a gradient.
+
+    Returns:
+      The weighted sum of losses; the weighted number of targets predicted right; of the targets of each of
+      `KINDS` but the first, the sums of losses; of each, their number.
+    """
+    losses = next_token_losses(transformer.bind(model, params), *(rows[name] for name in FIELDS))
+    right_BxT = rows["weights"] * losses.correct_BxT
+    kinds_BxT = rows.get("kinds", jnp.zeros_like(rows["tokens"]))
+    hits = [(kinds_BxT == kind).astype(jnp.float32) for kind in range(1, len(KINDS))]
+    nlls = [jax.lax.stop_gradient(losses.nll_BxT) * hit_BxT for hit_BxT in hits]
+    # By row first: then devices add up one array, not each number by itself.
+    sums_KxB = jnp.stack([jnp.sum(x_BxT, axis=1) for x_BxT in (right_BxT, *nlls, *hits)])
+    return jnp.append(losses.loss_sum, jnp.sum(sums_KxB, axis=1))
+
+
 def make_step(
     experiment: Experiment, optimizer: optax.GradientTransformation, shardings: State
 ) -> Callable[[State, Batch, jax.Array], tuple[State, jax.Array]]:
@@ -61,9 +87,8 @@ def make_step(
     model, parts = experiment.model, experiment.train.accumulation
 
     def loss(params: Any, rows: Batch, total: jax.Array) -> tuple[jax.Array, jax.Array]:
-        losses = next_token_losses(transformer.bind(model, params), *(rows[name] for name in FIELDS))
-        right = jnp.sum(rows["weights"] * losses.correct_BxT)
-        return losses.loss_sum / total, jnp.stack([losses.loss_sum, right])
+        sums = loss_sums(model, params, rows)
+        return sums[0] / total, sums
 
     def step(state: State, batch: Batch, signals_Bx2: jax.Array) -> tuple[State, jax.Array]:
         params = state["params"]
@@ -87,14 +112,22 @@ def make_step(
 
         progress, stop = jnp.max(signals_Bx2, axis=0)
         rate = experiment.optimizer.learning_rate * schedule(progress, state["step"], experiment.schedule)
+        grad_norm = optax.tree.norm(grads)
+        guard, spike, skip = watch(state["guard"], sums[0] / total, grad_norm, weight, experiment.guard)
         updates, opt_state = optimizer.update(grads, state["opt_state"], params)
+        if "skip" in (experiment.guard.nonfinite, experiment.guard.spike):
+            updates = jax.tree.map(lambda update: jnp.where(skip, 0.0, update), updates)
+            kept = functools.partial(jnp.where, skip)
+            opt_state = jax.tree.map(kept, state["opt_state"], opt_state)
         new_params = jax.tree.map(lambda param, update: param + rate * update, params, updates)
         metrics = jnp.stack([
-            *(sums / total), weight,
+            *(sums[:2] / total), weight,
             jnp.sum(batch["segments"] > 0).astype(jnp.float32),
-            optax.tree.norm(grads), optax.tree.norm(new_params), rate, progress, stop,
+            grad_norm, optax.tree.norm(new_params), rate, progress, stop,
+            spike, guard["skipped"], guard["skipped_in_a_row"], *sums[2:],
         ])  # fmt: skip
-        return {"step": state["step"] + 1, "params": new_params, "opt_state": opt_state}, metrics
+        after = {"step": state["step"] + 1, "params": new_params, "opt_state": opt_state, "guard": guard}
+        return after, metrics
 
     whole = shardings["step"]
     return jax.jit(step, donate_argnums=0, out_shardings=(shardings, whole))

@@ -64,10 +64,13 @@ def test_training_on_either_gives_the_same_batches(config, folder):
     assert same(take(replace(reading, traces=("elsewhere",)), 7), made)
     assert not same(take(replace(reading, context_weight=0.5), 7), made)
     for hosts in (1, 2, 4, 8):
-        parts = [take(reading, 4, 3, host, hosts) for host in range(hosts)]
+        own = [range(8)[host * 8 // hosts : (host + 1) * 8 // hosts] for host in range(hosts)]
+        parts = [take(reading, 4, 3, rows) for rows in own]
         for step, whole in enumerate(made[3:]):
             for name, array in whole.items():
                 assert np.array_equal(np.concatenate([part[step][name] for part in parts]), array)
+    apart = take(reading, 1, 0, [1, 2, 6])  # rows that are no neighbours
+    assert all(np.array_equal(apart[0][name], made[0][name][[1, 2, 6]]) for name in made[0])
 
 
 def test_a_batch_may_lie_in_several_records(config, folder):

@@ -57,13 +57,13 @@ def test_meshes_that_do_not_fit_are_refused_naming_both_numbers():
     assert MeshConfig(replica=2, fsdp=-1, tensor=2).sizes(8) == (2, 2, 1, 2)
     with pytest.raises(UserError, match=r"3 does not divide the 8 devices; nearest that do: 2 or 4"):
         MeshConfig(replica=3, fsdp=-1).sizes(8)
-    with pytest.raises(UserError, match="needs 4 devices, but there are 8"):
+    with pytest.raises(UserError, match=r"needs 4 devices, but there are 8; the nearest that fits: "):
         MeshConfig(replica=1, fsdp=2, tensor=2).sizes(8)
     for sizes, message in [
         ((1, 1, 1, 4), r"tensor=4 does not divide model.n_kv_heads=2"),
         ((1, 3, 1, 1), r"fsdp=3 does not divide model.d_model=16"),
         ((1, 4, 8, 1), r"fsdp x sequence=32 does not divide model.d_model=16; nearest sizes that do: 16"),
-        ((8, 1, 1, 1), "replica=8 does not divide the batch=12; nearest sizes that do: 6 or 12"),
+        ((8, 1, 1, 1), r"the batch=12; nearest sizes that do: 6 or 12; it would divide the batch=8 or 16"),
         ((2, 4, 1, 1), "replica x fsdp=8 does not divide the batch=12"),
         ((1, 1, 8, 1), "sequence=8 does not divide data.row_length=12"),
     ]:

@@ -113,9 +113,9 @@ def test_a_sharded_checkpoint_is_restored_on_one_device_bit_for_bit(tmp_path):
     assert seen == [expected]
 
 
-def noted(seen, out, first, host, hosts):
+def noted(seen, out, first, own):
     seen.append(digest(out / "checkpoints" / str(first)))
-    return batches(EXPERIMENT.data, first, host, hosts)
+    return batches(EXPERIMENT.data, first, own)
 
 
 def test_inference_loads_everything_from_within_the_checkpoint(tmp_path):
@@ -127,7 +127,7 @@ def test_inference_loads_everything_from_within_the_checkpoint(tmp_path):
     experiment = replace(EXPERIMENT, train=replace(EXPERIMENT.train, steps=2))
     params = []
 
-    def keep(step, values):
+    def keep(step, values, check):
         params.append(jax.tree.map(np.array, values))
 
     from nd_jax.training.loop import Hook

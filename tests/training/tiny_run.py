@@ -1,12 +1,17 @@
-"""A tiny experiment with made-up rows, for the tests; as a program: `tiny_run.py OUT STEPS [PAUSE_STEP]`."""
+"""A tiny experiment with made-up rows, for the tests; as a program: `tiny_run.py OUT STEPS [WHERE]`, which
+stops before step WHERE until there is a file OUT/go, or compiles for ever.
+"""
 
 import hashlib
 import json
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -56,18 +61,19 @@ def row(index: int, config: DataConfig, vocab: int = 32) -> dict[str, np.ndarray
     return {
         "tokens": tokens.astype(np.int32), "targets": np.roll(tokens, -1).astype(np.int32),
         "weights": weights.astype(np.float32), "segments": segments, "positions": positions.astype(np.int32),
+        "kinds": np.where(weights > 0, np.where(weights < 1, 1, 3), 0).astype(np.int8),
     }  # fmt: skip
 
 
-def batch(step: int, config: DataConfig, host: int = 0, hosts: int = 1) -> dict[str, np.ndarray]:
-    start = step * config.global_batch
-    rows = [row(i, config) for i in range(start + host, start + config.global_batch, hosts)]
+def batch(step: int, config: DataConfig, own: Sequence[int] | None = None) -> dict[str, np.ndarray]:
+    own = range(config.global_batch) if own is None else own
+    rows = [row(step * config.global_batch + i, config) for i in own]
     return {name: np.stack([r[name] for r in rows]) for name in rows[0]}
 
 
-def batches(config: DataConfig, step: int, host: int, hosts: int):
+def batches(config: DataConfig, step: int, own: Sequence[int]):
     while True:
-        yield batch(step, config, host, hosts)
+        yield batch(step, config, own)
         step += 1
 
 
@@ -94,19 +100,32 @@ def digest(checkpoint: Path) -> str:
     return hashed.hexdigest()
 
 
+def paused(go: Path, at: int | None, config: DataConfig, step: int, own: Sequence[int]):
+    """Rows; before those of step `at` it says so and waits for the file `go`, or to be killed."""
+    for rows in batches(config, step, own):
+        if step == at:
+            print("paused", flush=True)
+            while not go.exists():
+                time.sleep(0.05)
+        yield rows
+        step += 1
+
+
+def compile_for_ever(*_):
+    print("paused", flush=True)
+    threading.Event().wait()
+
+
 if __name__ == "__main__":
+    from nd_jax.training import distributed, loop
+
     jax.config.update("jax_platforms", "cpu")
     out, steps = Path(sys.argv[1]), int(sys.argv[2])
-    pause_at = int(sys.argv[3]) if len(sys.argv) > 3 else None
-
-    def paused(config, step, host, hosts):
-        for rows in batches(config, step, host, hosts):
-            if step == pause_at:
-                print("paused", flush=True)
-                while not (out / "go").exists():  # or killed
-                    time.sleep(0.05)
-            yield rows
-            step += 1
-
+    where = sys.argv[3] if len(sys.argv) > 3 else ""
+    if where == "compiling":
+        loop.make_step = lambda *_: SimpleNamespace(lower=compile_for_ever)
+    pause_at = int(where) if where.isdigit() else None
     experiment = replace(EXPERIMENT, train=replace(EXPERIMENT.train, steps=steps))
-    print(json.dumps(run(out, experiment, batches=partial(paused, experiment.data))))
+    rows = partial(paused, out / "go", pause_at, experiment.data)
+    print(json.dumps(run(out, experiment, batches=rows)), flush=True)
+    distributed.end_process()
