@@ -168,12 +168,6 @@ class Ours:
             batch = {name: rows[name] for name in FIELDS}, signals(data.global_batch, 0.0, False)
             self._batch = jax.device_put(batch, batch_sharding(mesh))
 
-    def compile(self) -> float:
-        """Take the first step; seconds of that."""
-        start = time.perf_counter()
-        self.turn(1)
-        return time.perf_counter() - start
-
     def turn(self, steps: int | None = None) -> Turn:
         """Take the steps of a turn and wait for the last."""
         steps = steps or self._steps
@@ -293,16 +287,18 @@ def measure(
         if interop is not None:
             params = jax.device_get(bare.state["params"])
             sides["torch"] = theirs(interop, Path(folder), experiment, params, case.steps)
-        compiling = bare.compile()
+        first = bare.turn(1)  # compiles
         if interop is not None:
-            sides["torch"]()
+            sides["torch"]()  # warms up, by one step too
         turns = take_turns(sides, rounds)
     rate, peak = tokens / fastest(turns["ours"]), operations / fastest(turns["peak"])
-    work = rate * model.flops_per_token(data.row_length)
+    per_token = model.flops_per_token(data.row_length)
+    work = rate * per_token
     figures: dict[str, Any] = {
         "parameters": model.parameters(), "rows": data.global_batch, "length": data.row_length,
         "device": device.device_kind, "attention": bare.attention, "dtype": bare.dtype,
-        "compile_seconds": compiling, "tokens_per_s": rate, "peak_flops": peak, "mfu": work / peak,
+        "first_step_seconds": first.seconds, "flops_per_token": per_token, "tokens_per_s": rate,
+        "peak_flops": peak, "mfu": work / peak,
     }  # fmt: skip
     if known := peak_of_kind(device.device_kind):
         figures |= {"data_sheet_peak_flops": known, "mfu_of_data_sheet": work / known}
@@ -313,6 +309,7 @@ def measure(
             "torch_tokens_per_s": tokens / fastest(turns["torch"]),
             "ratio_to_torch": fastest(turns["torch"]) / fastest(turns["ours"]),
             "cpu_time_ratio": cpu["torch"] / cpu["ours"],
+            "first_loss": first.loss,
             "loss": turns["ours"][-1].loss,
             "largest_loss_difference": max(abs(a.loss - b.loss) for a, b in pairs),
         }
