@@ -12,6 +12,7 @@ With --standard the same without muP, for comparison.
 
 import argparse
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from matplotlib.figure import Figure
 from nd_jax.__main__ import restart_with_allocator
 from nd_jax.console import console, table, write_json
 from nd_jax.data.config import DataConfig
-from nd_jax.data.pipeline import RowStream, open_rows
+from nd_jax.data.pipeline import RowStream, global_batches, open_rows
 from nd_jax.model.config import BaseWidths, ModelConfig
 from nd_jax.model.loss import next_token_losses
 from nd_jax.model.transformer import bind, init
@@ -46,12 +47,10 @@ def shape(width: int, base: int | None, vocab_size: int) -> ModelConfig:
     )  # fmt: skip
 
 
-def read_rows(stream: RowStream, steps: int) -> dict[str, jax.Array]:
+def read_rows(stream: RowStream, data: DataConfig, steps: int) -> dict[str, jax.Array]:
     """The rows of a run, `[steps, rows, length]`."""
-    rows = [stream.rows[i] for i in range(steps * ROWS)]
-    return {
-        name: jnp.asarray(np.stack([row[name] for row in rows]).reshape(steps, ROWS, -1)) for name in FIELDS
-    }
+    batches = list(itertools.islice(global_batches(stream, data), steps))
+    return {name: jnp.asarray(np.stack([batch[name] for batch in batches])) for name in FIELDS}
 
 
 def make_run(model: ModelConfig, steps: int) -> Any:
@@ -137,7 +136,7 @@ def main() -> None:
         traces=(options.traces,), tokenizer=options.tokenizer, row_length=LENGTH, global_batch=ROWS
     )
     stream = open_rows(data)
-    rows = read_rows(stream, options.steps)
+    rows = read_rows(stream, data, options.steps)
     path = options.out / "mup.json"
     settings = {"steps": options.steps, "seeds": options.seeds, "rows": ROWS, "length": LENGTH}
     runs: dict[str, dict[str, dict[str, float]]] = {}

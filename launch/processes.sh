@@ -9,6 +9,7 @@ set -euo pipefail
 PROCESSES=${PROCESSES:-2}
 DEVICES=${DEVICES:-1}                          # CPU devices of each process
 PLATFORM=${PLATFORM:-cpu}                      # or cuda: process i takes GPU i
+PORT=${PORT:-$((20000 + $$ % 10000))}          # where process 0 listens for the others
 OUT=${OUT:-runs/processes}
 export ND=${ND:-nd}
 # shellcheck source=launch/common.sh
@@ -18,11 +19,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 children=()
 trap 'kill -TERM "${children[@]}" 2>/dev/null || true' TERM INT
 for ((i = 0; i < PROCESSES; i++)); do
-  # jax finds the others by Slurm's variables; the job's number decides the port.
-  place=(SLURM_JOB_ID="$$" SLURM_STEP_NODELIST=127.0.0.1 SLURM_STEP_NUM_NODES=1
-    SLURM_NTASKS="$PROCESSES" SLURM_PROCID="$i" SLURM_LOCALID="$i")
-  place+=(JAX_PLATFORMS="$PLATFORM" JAX_NUM_CPU_DEVICES="$DEVICES")
-  process=(env "${place[@]}" "$ROOT/launch/worker.sh" "$@" --out "$OUT")
+  process=(env JAX_PLATFORMS="$PLATFORM" JAX_NUM_CPU_DEVICES="$DEVICES"
+    "$ROOT/launch/worker.sh" "$@" --out "$OUT" --distributed.cluster flags
+    --distributed.coordinator "127.0.0.1:$PORT" --distributed.processes "$PROCESSES" --distributed.process "$i")
+  if [[ $PLATFORM == cuda ]]; then process=(env CUDA_VISIBLE_DEVICES="$i" "${process[@]:1}"); fi
   if $DRY_RUN; then
     run "${process[@]}"
   else

@@ -51,7 +51,7 @@ if [[ -z ${SLURM_JOB_ID:-} ]]; then
   exit
 fi
 
-trap '' TERM                                   # preemption: the step's processes save, this shell waits
+trap : TERM                                    # preemption: the step's processes save, this shell waits
 status=0
 run "${step[@]}" || status=$?
 if [[ $status == 75 ]]; then                   # stopped by a signal (launch/worker.sh)

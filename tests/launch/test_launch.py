@@ -128,10 +128,10 @@ def test_slurm_runs_a_process_a_gpu_with_and_without_containers():
 
 def test_processes_have_a_number_each():
     started = commands(dry("processes", *WORDS, PROCESSES="3", DEVICES="2"))
-    assert [word for words in started for word in words if "PROCID" in word] == [
-        f"SLURM_PROCID={i}" for i in range(3)
-    ]
-    assert all({"SLURM_NTASKS=3", "JAX_NUM_CPU_DEVICES=2"} <= set(words) for words in started)
+    assert [words[words.index("--distributed.process") + 1] for words in started] == ["0", "1", "2"]
+    assert all(words[words.index("--distributed.processes") + 1] == "3" for words in started)
+    assert len({words[words.index("--distributed.coordinator") + 1] for words in started}) == 1
+    assert all("JAX_NUM_CPU_DEVICES=2" in words for words in started)
 
 
 @pytest.mark.parametrize("variables", [{}, {"SLICES": "4", "SPOT": "false", "HOSTS": "2", "TOPOLOGY": "2x4"}])
