@@ -10,9 +10,11 @@ in an environment of its own, so it runs in a process of its own. gpu: 125M and 
 GPU, without PyTorch. Settings are those of `nd train`, by their dotted names (`--model.remat none`).
 
 Everything that is compared takes turns, and each figure is the fastest turn: other load on the machine only
-ever adds time. The peak behind the MFU is measured by a matmul in the type that the model computes in. The
-loop's overhead is that of `nd_jax.training.loop.train`, rows in memory, over its bare jitted step: both take
-turns in one run, and both end by waiting for the device.
+ever adds time. On a machine that is busy all along, compare processor time, and on one core (`taskset -c 0
+python -m benchmarks.train`), since PyTorch's threads spin while they wait for each other. The peak behind the
+MFU is measured by a matmul in the type that the model computes in. The loop's overhead is that of
+`nd_jax.training.loop.train`, rows in memory, over its bare jitted step: both take turns in one run, and both
+end by waiting for the device.
 """
 
 import argparse
@@ -194,7 +196,7 @@ def theirs(python: Path, folder: Path, experiment: Experiment, params: Any, step
     }))  # fmt: skip
     script = Path(__file__).with_name("transformers_train.py")
     process = subprocess.Popen(
-        [python, script, folder, str(steps), str(os.cpu_count())],
+        [python, script, folder, str(steps), str(len(os.sched_getaffinity(0)))],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdin is not None
