@@ -97,15 +97,18 @@ class Checkpoints:
         self._experiment, self._tokenizer, self._data = experiment, tokenizer, data_fingerprint
         if jax.process_index() == 0:
             _set_broken_aside(self.directory)
-        policy = ocp.checkpoint_managers.AnySavePolicy([
-            ocp.checkpoint_managers.FixedIntervalPolicy(experiment.checkpoint.every_steps),
-            ocp.checkpoint_managers.PreemptionCheckpointingPolicy(),
-        ])  # fmt: skip
+        config, policies = experiment.checkpoint, ocp.checkpoint_managers
         options = ocp.CheckpointManagerOptions(
-            save_decision_policy=policy,
-            max_to_keep=experiment.checkpoint.keep,
-            enable_async_checkpointing=experiment.checkpoint.asynchronous,
-        )
+            save_decision_policy=policies.AnySavePolicy([
+                policies.FixedIntervalPolicy(config.every_steps),
+                policies.SpecificStepsPolicy(config.keep_steps),
+                policies.PreemptionCheckpointingPolicy(),
+            ]),
+            preservation_policy=policies.AnyPreservationPolicy([
+                policies.LatestN(config.keep), policies.CustomSteps(config.keep_steps),
+            ]),
+            enable_async_checkpointing=config.asynchronous,
+        )  # fmt: skip
         self._manager = ocp.CheckpointManager(self.directory, options=options)
 
     @property
@@ -150,14 +153,28 @@ class Checkpoints:
         step = self.latest
         assert step is not None, "ask for `latest` first"
         path = self.path(step)
-        record = read_record(path)
-        self._refuse_other(path, record)
-        optimizer = {"opt_state": wanted["opt_state"], "step": wanted["step"]}
-        items = _restore(path, self._manager, step, {"params": wanted["params"], "optimizer": optimizer})
-        return {**items["optimizer"], "params": items["params"]}, record
+        record = self._read(path, "give another --out, or the settings of the checkpoint")
+        return _restore_state(path, self._manager, wanted), record
 
-    def _refuse_other(self, path: Path, record: RunRecord) -> None:
-        mend = "give another --out, or the settings of the checkpoint"
+    def start(self, directory: Path, wanted: State) -> tuple[State, RunRecord]:
+        """Restore another run's checkpoint, for this run to start from; otherwise as `restore`.
+
+        Raises:
+          UserError: also where there is none, or this run would be over there.
+        """
+        path = find_checkpoint(directory)
+        record = self._read(path, "start from another one, or give its settings")
+        steps = self._experiment.train.steps
+        if steps is not None and record.step >= steps:
+            raise UserError(
+                f"checkpoint {path} has done {record.step} steps: give more than {steps} --train.steps"
+            )
+        with _reading(path) as manager:
+            return _restore_state(path, manager, wanted), record
+
+    def _read(self, path: Path, mend: str) -> RunRecord:
+        """Read a checkpoint's record, unless it does not fit this run."""
+        record = read_record(path)
         changed = diff(record.experiment, self._experiment)
         computed = {f"model.{name}" for name in COMPUTE_ONLY}
         model = [line for line in changed if line.startswith("model.") and line.split(":")[0] not in computed]
@@ -173,6 +190,7 @@ class Checkpoints:
         if self._data != record.data:
             data = [line for line in changed if line.startswith("data.")] or ["other traces"]
             raise UserError(f"checkpoint {path} was trained on other rows ({'; '.join(data)}): {mend}")
+        return record
 
     def finish(self) -> None:
         """Wait until everything is on disk."""
@@ -199,7 +217,7 @@ def load_for_inference(directory: str | Path) -> tuple[Experiment, dict[str, Any
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
         abstract_params(record.experiment.model),
     )
-    with ocp.CheckpointManager(path.parent, options=ocp.CheckpointManagerOptions(read_only=True)) as manager:
+    with _reading(path) as manager:
         params = _restore(path, manager, int(path.name), {"params": wanted})["params"]
     return record.experiment, params, TraceTokenizer.load(path / "tokenizer")
 
@@ -274,6 +292,17 @@ def record_to_dict(record: RunRecord) -> dict[str, Any]:
 def record_from_dict(text: Mapping[str, Any]) -> RunRecord:
     """Make a record of what `record_to_dict` gave; UserError for settings that this version lacks."""
     return RunRecord(**{**text, "experiment": from_dict(text["experiment"])})
+
+
+def _reading(path: Path) -> ocp.CheckpointManager:
+    """Open the folder of a finished run's checkpoint."""
+    return ocp.CheckpointManager(path.parent, options=ocp.CheckpointManagerOptions(read_only=True))
+
+
+def _restore_state(path: Path, manager: ocp.CheckpointManager, wanted: State) -> State:
+    optimizer = {"opt_state": wanted["opt_state"], "step": wanted["step"]}
+    items = _restore(path, manager, int(path.name), {"params": wanted["params"], "optimizer": optimizer})
+    return {**items["optimizer"], "params": items["params"]}
 
 
 def _restore(path: Path, manager: ocp.CheckpointManager, step: int, wanted: dict[str, Any]) -> Any:

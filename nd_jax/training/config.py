@@ -70,7 +70,8 @@ class ScheduleConfig:
     """The same as a share of the run; the slower of the two counts."""
 
     decay_share: float = 0.2
-    """wsd: share of the run at its end over which the learning rate decays."""
+    """wsd: share of the run at its end over which the learning rate decays. A run of S steps that starts from
+    step S * (1 - decay_share) of a constant one is the decay alone, and ends as if it were the whole run."""
 
     decay_shape: Literal["linear", "sqrt"] = "linear"
     """wsd: decay as 1 - x or as 1 - sqrt(x)."""
@@ -95,6 +96,11 @@ class TrainConfig:
     seed: int = 0
     """Seeds the parameters. The rows have their own seed, in `data`."""
 
+    start_from: str = ""
+    """Checkpoint (RUN/checkpoints/STEP) that a new run starts from: weights, optimizer state, and its step,
+    which counts as done and is the position in the data. So several decays branch off one run: see
+    `ScheduleConfig.decay_share`."""
+
 
 @dataclass(frozen=True)
 class CheckpointConfig:
@@ -105,6 +111,9 @@ class CheckpointConfig:
 
     keep: int = 3
     """How many of the newest are kept."""
+
+    keep_steps: tuple[int, ...] = ()
+    """Steps whose checkpoints are written besides, and kept: other runs start from them."""
 
     asynchronous: bool = True
     """Write to disk while training goes on."""

@@ -76,13 +76,21 @@ def train(
     shardings = state_shardings(experiment.model, optimizer, mesh)
     checkpoints = Checkpoints(out, experiment, tokenizer, data_fingerprint)
     with jax.set_mesh(mesh), StopSignal() as stop, contextlib.closing(checkpoints):
-        if checkpoints.latest is None:
-            state = new_state(experiment.model, optimizer, shardings, experiment.train.seed)
-            first, elapsed = 0, 0.0
-        else:
-            state, record = checkpoints.restore(abstract_state(experiment.model, optimizer, shardings))
+        wanted, start_from = (
+            abstract_state(experiment.model, optimizer, shardings),
+            experiment.train.start_from,
+        )
+        if checkpoints.latest is not None:
+            state, record = checkpoints.restore(wanted)
             first, elapsed = record.step, record.elapsed_seconds
             _say_resumed(checkpoints.path(first), diff(record.experiment, experiment))
+        elif start_from:
+            state, record = checkpoints.start(Path(start_from), wanted)
+            first, elapsed = record.step, 0.0
+            _say(f"Starting from {start_from}, after step {first}")
+        else:
+            state = new_state(experiment.model, optimizer, shardings, experiment.train.seed)
+            first, elapsed = 0, 0.0
         rows = batches(first, jax.process_index(), jax.process_count())
         with Recorder(experiment, out, first, mesh.size) as recorder:
             run = _Run(experiment, mesh, checkpoints, recorder, stop, hooks, elapsed)
