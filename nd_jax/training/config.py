@@ -175,7 +175,7 @@ def load_configs(path: Path) -> dict[str, Experiment]:
     Raises:
       UserError: as `load_config`, or there is no `configs` in it.
     """
-    configs = _run_file(path).get("configs")
+    configs = run_file(path).get("configs")
     if not isinstance(configs, dict) or not all(isinstance(one, Experiment) for one in configs.values()):
         raise UserError(f"{path} has no top-level `configs = {{name: Experiment(...)}}`")
     return configs
@@ -193,7 +193,7 @@ def _read_one(path: str) -> Experiment:
         if name not in configs:
             raise UserError(f"{file}.py has no experiment {name!r}; it has {', '.join(configs)}")
         return configs[name]
-    found = _run_file(Path(path))
+    found = run_file(Path(path))
     if isinstance(config := found.get("config"), Experiment):
         return config
     if isinstance(configs := found.get("configs"), dict):
@@ -201,9 +201,14 @@ def _read_one(path: str) -> Experiment:
     raise UserError(f"{path} has no top-level `config = Experiment(...)`")
 
 
-def _run_file(path: Path) -> dict[str, Any]:
+def run_file(path: Path) -> dict[str, Any]:
+    """Run a Python file of settings, and give its top-level names.
+
+    Raises:
+      UserError: no such file, or an error in it, with its line.
+    """
     if not path.is_file():
-        raise UserError(f"no config file {path}: give a Python file with `config = Experiment(...)`")
+        raise UserError(f"no config file {path}: give a Python file of settings")
     try:
         return runpy.run_path(str(path))
     except SyntaxError as error:
