@@ -23,7 +23,7 @@ SIZES = LadderConfig(width_exponent=0.5)  # Muon's updates, where all widths gro
 
 def make(
     sizes: LadderConfig = SIZES,
-    first_flops: float = 4.9e11,
+    first_flops: float = 4.4e11,
     programs: int = 20_000,
     vocab_size: int = 1024,
     rows: int = 400,
