@@ -107,7 +107,7 @@ def slurm_parameters(config: SlurmConfig, job: Job, after: Sequence[str]) -> dic
     more: dict[str, Any] = {"dependency": f"afterok:{':'.join(after)}"} if after else {}
     more |= {"account": config.account} if config.account else {}
     parameters: dict[str, Any] = {
-        "name": f"nd-{job.name}",
+        "name": f"nd-{job.name.replace('/', '-')}",
         "timeout_min": round(60 * config.hours),
         "gpus_per_node": config.gpus,
         "cpus_per_task": config.cpus,

@@ -86,7 +86,7 @@ def do(job: Job) -> State:
       KeyboardInterrupt: it was stopped by a signal; called again, it goes on.
     """
     job.folder.mkdir(parents=True, exist_ok=True)
-    with _lock(job.folder) as lock, (job.folder / LOG).open("a+", encoding="utf-8") as log:
+    with _lock(job.folder) as lock, (job.folder / LOG).open("a+", encoding="utf-8", errors="replace") as log:
         if (job.folder / DONE).exists():
             return state(job)
         refuse_other(job)
@@ -159,7 +159,7 @@ def keep_failure(job: Job, returned: int) -> None:
     """Note the failure of a job whose process ended without a word."""
     if not (job.folder / FAILED).exists():
         log = job.folder / LOG
-        with (log if log.exists() else Path(os.devnull)).open(encoding="utf-8") as lines:
+        with (log if log.exists() else Path(os.devnull)).open(encoding="utf-8", errors="replace") as lines:
             _write(job.folder / FAILED, {"reason": _reason(("sweep", "run", job.name), returned, lines, 0)})
 
 

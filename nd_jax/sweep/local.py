@@ -46,7 +46,7 @@ def run_all(plan: Plan, times: Times) -> dict[str, State]:
             times.measured(job, after.seconds or 0.0)
             console.print(f"{job.name}: done in {duration(after.seconds or 0.0)}{_loss(after)}")
         else:
-            console.print(f"{job.name} failed: {after.reason}", style="red")
+            console.print(f"{job.name} failed: {after.reason}", style="red", soft_wrap=True)
     return states
 
 

@@ -80,7 +80,11 @@ def sweep(
         if any(job.result and states[job.name].kind == "done" for job in plan.jobs):
             keep(plan)
         for name, state in failed.items():
-            console.print(f"{name} failed, see {plan.job(name).folder}/log.txt: {state.reason}", style="red")
+            console.print(
+                f"{name} failed, see {plan.job(name).folder}/log.txt: {state.reason}",
+                style="red",
+                soft_wrap=True,
+            )
         if any(state.kind != "done" for state in states.values()):
             console.print(f"the same command does what is left: nd sweep {study}")
             raise SystemExit(1)
@@ -146,7 +150,9 @@ def status(
     write_json(json, {"runs": _show(plan, times)})
     for job in plan.jobs:
         if (state := jobs.state(job)).kind == "failed":
-            console.print(f"{job.name} failed, see {job.folder}/log.txt: {state.reason}", style="red")
+            console.print(
+                f"{job.name} failed, see {job.folder}/log.txt: {state.reason}", style="red", soft_wrap=True
+            )
     parts = [times.left([job], jobs.state(job).progress or 0.0) or 0.0 for job in plan.jobs]
     console.print(f"about {duration(sum(parts))} left" if sum(parts) else "all runs are done")
 

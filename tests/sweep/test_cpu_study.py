@@ -35,7 +35,7 @@ from nd_jax.scaling.ladder import LadderConfig
 
 make = runpy.run_path({str(ROOT / "studies/cpu/study.py")!r})["make"]
 sizes = LadderConfig(smallest=1e4, largest=5e4, rungs=3, head_dim=8, aspect=16)
-study = make(sizes, 4e8, programs=200, vocab_size=512, rows=16, sessions=10, config="{{config}}")
+study = make(sizes, 8e8, programs=300, vocab_size=512, rows=16, sessions=10, config="{{config}}")
 study = dataclasses.replace(study, evaluate=study.evaluate[:1])
 """
 
