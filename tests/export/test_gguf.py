@@ -1,5 +1,6 @@
 """llama.cpp's converter, as a package of `make interop` has it, makes GGUF of an exported folder."""
 
+import json
 import subprocess
 
 import numpy as np
@@ -33,8 +34,6 @@ def test_an_exported_folder_becomes_gguf(layout, trained, tmp_path, converter, i
     subprocess.run(
         [*converter, tmp_path / "out", "--outfile", made, "--outtype", "f32"], check=True, capture_output=True
     )
-    import json
-
     done = subprocess.run([interop, "-c", READ, made], check=True, capture_output=True, text=True)
     fields, tensors = json.loads(done.stdout)
     assert fields["general.architecture"] == layout
