@@ -65,6 +65,8 @@ def test_every_run_is_done_and_kept(swept):
     assert all(0 < point.loss < 7 for point in points)
     for name, point in {point.name: point for point in points}.items():
         assert point.tokens == told[name]["tokens"]
+        measured = json.loads((swept.out / name / "eval/loss.json").read_text())
+        assert (point.loss, measured["rows"]) == (measured["loss"], 16)
     curves = [json.loads(line) for line in (swept.results / "curves.jsonl").read_text().splitlines()]
     assert [curve["name"] for curve in curves] == [name for name in told if "prepare" not in name]
 
