@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from nd_jax.console import track
 from nd_jax.data.layout import Rows, lay_out
@@ -45,7 +44,7 @@ def heldout_loss(model: Model, traces: Sequence[Path], rows: int) -> dict[str, A
     sources = [RowSource(open_traces(path, "heldout"), model.tokenizer, data) for path in traces]
 
     @jax.jit
-    def sums(params: dict[str, Any], batch: dict[str, np.ndarray]) -> tuple[jax.Array, jax.Array]:
+    def sums(params: dict[str, Any], batch: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
         losses = next_token_losses(transformer.bind(config, params), *(batch[name] for name in FIELDS))
         return losses.loss_sum, (batch["weights"] * losses.correct_BxT).sum()
 

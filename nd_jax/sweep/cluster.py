@@ -82,7 +82,7 @@ def submit_slurm(plan: Plan, config: SlurmConfig, dry_run: bool) -> None:
             console.print(shlex.join(["nd", *_words(plan, job)]) + needs, soft_wrap=True)
         return
     try:
-        import submitit
+        import submitit  # pyright: ignore[reportMissingImports]  (an extra)
     except ImportError as error:
         raise UserError("Slurm needs submitit: `pip install 'nd_jax[slurm]'`") from error
     if shutil.which("sbatch") is None:
@@ -130,7 +130,7 @@ class Submitted:
 
     def checkpoint(self) -> Any:
         """Be queued again when the time limit comes: the job goes on from its folder."""
-        import submitit
+        import submitit  # pyright: ignore[reportMissingImports]  (an extra)
 
         return submitit.helpers.DelayedSubmission(self)
 
