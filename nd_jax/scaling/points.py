@@ -126,8 +126,12 @@ def read_point(run: Path) -> Point | str:
         records = [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
     except UserError as error:
         return str(error)
-    if not records or records[-1]["progress"] < 0.999:
-        return f"unfinished ({records[-1]['progress'] if records else 0:.0%})"
+    if not records:
+        return "unfinished (0%)"
+    # A record's progress is that before its step: the last step of a run of 100 has 0.99.
+    steps, last = experiment.train.steps, records[-1]
+    if not (steps and last["step"] >= steps) and last["progress"] < 0.999:
+        return f"unfinished ({last['progress']:.0%})"
     if (heldout := read_loss(run)) is not None:
         loss = heldout["loss"]
     else:
