@@ -135,7 +135,8 @@ def read_point(run: Path) -> Point | str:
     if (heldout := read_loss(run)) is not None:
         loss = heldout["loss"]
     else:
-        loss = fmean(record["loss"] for record in records if record["progress"] >= 1 - LAST_SHARE)
+        end = min(1 - LAST_SHARE, last["progress"])
+        loss = fmean(record["loss"] for record in records if record["progress"] >= end)
     if not math.isfinite(loss):
         return "its loss diverged"
     tokens = records[-1]["tokens_seen"]
