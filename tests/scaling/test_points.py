@@ -1,7 +1,6 @@
 """Which runs are points of a study, and what their loss is."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
