@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from nd_jax import cli
+from nd_jax.decoding.engine import DecodeConfig, Decoder
 from nd_jax.evaluation import cruxeval
 from nd_jax.evaluation.verbs import load
 
@@ -57,7 +58,9 @@ class InTransformers:
             [self.python, "-I", "-c", TRANSFORMERS, self.folder], input=asked, env=environment,
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        return [[SimpleNamespace(ids=json.loads(line))] for line in done.stdout.splitlines()]
+        self.prompts, self.stop = prompts, stop
+        self.written = [json.loads(line) for line in done.stdout.splitlines()]
+        return [[SimpleNamespace(ids=ids)] for ids in self.written]
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +88,10 @@ def test_a_trained_llama_answers_as_nd_eval(made, interop):
     programs = cruxeval.load(made / "cruxeval.jsonl")
     outcomes = cruxeval.run_all(programs, config)
     model = load(made / "run")
-    theirs = cruxeval.answer(
-        programs, outcomes, model.tokenizer, InTransformers(interop, made / "exported"), config
-    )
+    stock = InTransformers(interop, made / "exported")
+    theirs = cruxeval.answer(programs, outcomes, model.tokenizer, stock, config)
     assert {p.id: texts or [""] for p, texts in zip(programs, theirs.texts, strict=True)} == ours
-    assert any(texts != [""] for texts in ours.values())  # else nothing was compared
+    # So short a run answers little: what it wrote is compared token by token too.
+    decoder = Decoder(model.experiment.model, model.params, DecodeConfig(max_new_tokens=24))
+    assert decoder.greedy(stock.prompts, stock.stop) == stock.written
+    assert len(stock.written) == len(PROGRAMS)
