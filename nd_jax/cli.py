@@ -21,6 +21,7 @@ from nd_jax.ablation.variants import AblationConfig
 from nd_jax.errors import UserError
 from nd_jax.programs.synthetic import SyntheticConfig
 from nd_jax.quickstart import QuickstartConfig
+from nd_jax.sweep import verbs as sweep
 from nd_jax.tracing.pool import WorkerLimits
 
 Split = Literal["train", "heldout", "all"]
@@ -518,6 +519,39 @@ def eval_states(
     write_json(json, states(traces, load(checkpoint), split, limit, sessions, seed, executed, out))
 
 
+def eval_loss(
+    checkpoint: Path = QUICKSTART.out,
+    traces: tuple[Path, ...] = (),
+    rows: int = 400,
+    json: Path | None = None,
+) -> None:
+    """Measure the loss on rows of held-out programs: the same for every model with this data and tokenizer.
+
+    Kept below the run, where `nd scaling fit` takes it for the run's final loss.
+
+    Examples:
+      nd eval loss --checkpoint runs/nano
+      nd eval loss --checkpoint runs/nano --traces traces/synthetic --rows 1000
+
+    Args:
+      checkpoint: run directory or checkpoint of the model.
+      traces: directories of trace datasets; by default those that the model was trained on.
+      rows: how many rows, of the length that it was trained on.
+      json: also write {loss, accuracy, rows, weight} to this file.
+    """
+    from nd_jax.console import console, write_json
+    from nd_jax.evaluation.heldout import heldout_loss
+    from nd_jax.evaluation.pages import LOSS_FILE
+    from nd_jax.evaluation.verbs import FOLDER, load
+
+    model = load(checkpoint)
+    named = traces or tuple(map(Path, model.experiment.data.traces))
+    figures = heldout_loss(model, named, rows)
+    console.print(f"held-out loss {figures['loss']:.4f} nats per token, {figures['accuracy']:.1%} right")
+    write_json(checkpoint / FOLDER / LOSS_FILE, figures)
+    write_json(json, figures)
+
+
 def eval_report(runs: tyro.conf.Positional[tuple[Path, ...]], out: Path | None = None) -> None:
     """Put all that was evaluated of one run, or of several side by side, on one HTML page.
 
@@ -698,12 +732,17 @@ VERBS: dict[str, Callable[..., None]] = {
     "plan": plan,
     "eval states": eval_states,
     "eval cruxeval": eval_cruxeval,
+    "eval loss": eval_loss,
     "eval report": eval_report,
     "ablate": ablate,
     "export": export,
     "import": import_,
     "scaling ladder": scaling_ladder,
     "scaling fit": scaling_fit,
+    "sweep": sweep.sweep,
+    "sweep run": sweep.run,
+    "sweep status": sweep.status,
+    "sweep collect": sweep.collect,
 }
 
 

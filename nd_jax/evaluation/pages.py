@@ -24,6 +24,9 @@ from nd_jax.evaluation.report import (
 )
 from nd_jax.evaluation.verbs import FOLDER
 
+LOSS_FILE = "loss.json"
+"""What `nd eval loss` keeps below a run."""
+
 WRONG_SHOWN = 20
 """Wrong answers shown of every task of a run."""
 
@@ -70,6 +73,12 @@ def read_results(run: Path) -> dict[str, dict[str, Any]]:
     if not results:
         raise UserError(f"{run / FOLDER}: no results there; run `nd eval states` or `nd eval cruxeval` first")
     return results
+
+
+def read_loss(run: Path) -> dict[str, Any] | None:
+    """What `nd eval loss` kept below a run; None where it did not."""
+    path = run / FOLDER / LOSS_FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def _name(run: Path, runs: Sequence[Path]) -> str:

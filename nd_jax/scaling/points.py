@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from nd_jax.errors import UserError
-from nd_jax.evaluation.pages import read_results
+from nd_jax.evaluation.pages import read_loss, read_results
 from nd_jax.evaluation.report import read_metrics
 from nd_jax.training.checkpoint import FOLDER, find_checkpoint, read_record
 
@@ -31,7 +31,8 @@ class Point:
     flops: float
     """Training compute (`ModelConfig.flops_per_token`); where a file has none, 6 N D."""
     loss: float
-    """Final loss, nats per token. Rows are fresh, so the training loss is one on unseen sessions."""
+    """Final loss, nats per token: on held-out rows (`nd eval loss`), or of training, whose rows are fresh, so
+    that it is one on unseen sessions, but on others for every run."""
     scores: dict[str, float] = field(default_factory=dict)
     """Other figures by name, each from 0 to 1: next-state accuracy, CRUXEval."""
 
@@ -44,7 +45,8 @@ def read_points(paths: Sequence[Path]) -> tuple[list[Point], list[str]]:
         that hold `POINTS_FILE`, runs, or folders of runs.
 
     Returns:
-      The points, and of every run that is none why not.
+      The points, and of every run that is none why not: it is unfinished, or another run of its folder starts
+      from it, so that its own loss, of a learning rate that has not decayed, compares with no other's.
 
     Raises:
       UserError: a path is missing or holds neither, or a line is no point.
@@ -63,8 +65,12 @@ def read_points(paths: Sequence[Path]) -> tuple[list[Point], list[str]]:
             raise UserError(
                 f"{path} holds no run and no {POINTS_FILE}: give a folder that `nd train` wrote to"
             )
+        begun = {start.resolve() for run in runs if (start := _start(run)) is not None}
+        measured = any(map(read_loss, runs))
         for run in runs:
-            point = _read_run(run)
+            point = "another run goes on from it" if run.resolve() in begun else read_point(run)
+            if measured and isinstance(point, Point) and read_loss(run) is None:
+                point = "no held-out loss, which others have: run `nd eval loss`"
             if isinstance(point, Point):
                 points.append(point)
             else:
@@ -104,17 +110,33 @@ def _read_file(path: Path) -> list[Point]:
     return points
 
 
-def _read_run(run: Path) -> Point | str:
+def _start(run: Path) -> Path | None:
+    """The run whose checkpoint a run started from."""
+    try:
+        start = read_record(find_checkpoint(run)).experiment.train.start_from
+    except UserError:
+        return None
+    return Path(start).parent.parent if start else None
+
+
+def read_point(run: Path) -> Point | str:
     """A run's point, or why it is none."""
     try:
         experiment = read_record(find_checkpoint(run)).experiment
         records = [record for record in read_metrics(run / "metrics.jsonl") if "loss" in record]
     except UserError as error:
         return str(error)
-    if not records or records[-1]["progress"] < 0.999:
-        return f"unfinished ({records[-1]['progress'] if records else 0:.0%})"
-    last = [record["loss"] for record in records if record["progress"] >= 1 - LAST_SHARE]
-    loss = fmean(last)
+    if not records:
+        return "unfinished (0%)"
+    # A record's progress is that before its step: the last step of a run of 100 has 0.99.
+    steps, last = experiment.train.steps, records[-1]
+    if not (steps and last["step"] >= steps) and last["progress"] < 0.999:
+        return f"unfinished ({last['progress']:.0%})"
+    if (heldout := read_loss(run)) is not None:
+        loss = heldout["loss"]
+    else:
+        end = min(1 - LAST_SHARE, last["progress"])
+        loss = fmean(record["loss"] for record in records if record["progress"] >= end)
     if not math.isfinite(loss):
         return "its loss diverged"
     tokens = records[-1]["tokens_seen"]

@@ -109,16 +109,18 @@ class Checkpoints:
         """How many saves failed."""
 
     def _open(self) -> ocp.CheckpointManager:
-        config = self._experiment.checkpoint
-        policy = ocp.checkpoint_managers.AnySavePolicy([
-            ocp.checkpoint_managers.FixedIntervalPolicy(config.every_steps),
-            ocp.checkpoint_managers.PreemptionCheckpointingPolicy(),
-        ])  # fmt: skip
+        config, policies = self._experiment.checkpoint, ocp.checkpoint_managers
         options = ocp.CheckpointManagerOptions(
-            save_decision_policy=policy,
-            max_to_keep=config.keep,
+            save_decision_policy=policies.AnySavePolicy([
+                policies.FixedIntervalPolicy(config.every_steps),
+                policies.SpecificStepsPolicy(config.keep_steps),
+                policies.PreemptionCheckpointingPolicy(),
+            ]),
+            preservation_policy=policies.AnyPreservationPolicy([
+                policies.LatestN(config.keep), policies.CustomSteps(config.keep_steps),
+            ]),
             enable_async_checkpointing=config.asynchronous,
-        )
+        )  # fmt: skip
         return ocp.CheckpointManager(self.directory, options=options)
 
     @property
@@ -202,14 +204,28 @@ class Checkpoints:
         step = self.latest
         assert step is not None, "ask for `latest` first"
         path = self.path(step)
-        record = read_record(path)
-        self._refuse_other(path, record)
-        trees = {"params": wanted["params"], "optimizer": _rest(wanted)}
-        items = _restore(path, self._manager, step, trees)
-        return {**items["optimizer"], "params": items["params"]}, record
+        record = self._read(path, "give another --out, or the settings of the checkpoint")
+        return _restore_state(path, self._manager, wanted), record
 
-    def _refuse_other(self, path: Path, record: RunRecord) -> None:
-        mend = "give another --out, or the settings of the checkpoint"
+    def start(self, directory: Path, wanted: State) -> tuple[State, RunRecord]:
+        """Restore another run's checkpoint, for this run to start from; otherwise as `restore`.
+
+        Raises:
+          UserError: also where there is none, or this run would be over there.
+        """
+        path = find_checkpoint(directory)
+        record = self._read(path, "start from another one, or give its settings")
+        steps = self._experiment.train.steps
+        if steps is not None and record.step >= steps:
+            raise UserError(
+                f"checkpoint {path} has done {record.step} steps: give more than {steps} --train.steps"
+            )
+        with _reading(path) as manager:
+            return _restore_state(path, manager, wanted), record
+
+    def _read(self, path: Path, mend: str) -> RunRecord:
+        """Read a checkpoint's record, unless it does not fit this run."""
+        record = read_record(path)
         changed = diff(record.experiment, self._experiment)
         computed = {f"model.{name}" for name in COMPUTE_ONLY}
         model = [line for line in changed if line.startswith("model.") and line.split(":")[0] not in computed]
@@ -225,6 +241,7 @@ class Checkpoints:
         if self._data != record.data:
             data = [line for line in changed if line.startswith("data.")] or ["other traces"]
             raise UserError(f"checkpoint {path} was trained on other rows ({'; '.join(data)}): {mend}")
+        return record
 
     def finish(self, step: int) -> None:
         """Wait until everything is on disk.
@@ -262,7 +279,7 @@ def load_for_inference(directory: str | Path) -> tuple[Experiment, dict[str, Any
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device),
         abstract_params(record.experiment.model),
     )
-    with ocp.CheckpointManager(path.parent, options=ocp.CheckpointManagerOptions(read_only=True)) as manager:
+    with _reading(path) as manager:
         params = _restore(path, manager, int(path.name), {"params": wanted})["params"]
     return record.experiment, params, TraceTokenizer.load(path / "tokenizer")
 
@@ -342,6 +359,17 @@ def record_from_dict(text: Mapping[str, Any]) -> RunRecord:
 def _rest(state: State) -> State:
     """What is saved beside the parameters."""
     return {name: tree for name, tree in state.items() if name != "params"}
+
+
+def _reading(path: Path) -> ocp.CheckpointManager:
+    """Open the folder of a finished run's checkpoint."""
+    return ocp.CheckpointManager(path.parent, options=ocp.CheckpointManagerOptions(read_only=True))
+
+
+def _restore_state(path: Path, manager: ocp.CheckpointManager, wanted: State) -> State:
+    trees = {"params": wanted["params"], "optimizer": _rest(wanted)}
+    items = _restore(path, manager, int(path.name), trees)
+    return {**items["optimizer"], "params": items["params"]}
 
 
 def _restore(path: Path, manager: ocp.CheckpointManager, step: int, wanted: dict[str, Any]) -> Any:

@@ -70,7 +70,8 @@ class ScheduleConfig:
     """The same as a share of the run; the slower of the two counts."""
 
     decay_share: float = 0.2
-    """wsd: share of the run at its end over which the learning rate decays."""
+    """wsd: share of the run at its end over which the learning rate decays. A run of S steps that starts from
+    step S * (1 - decay_share) of a constant one is the decay alone, and ends as if it were the whole run."""
 
     decay_shape: Literal["linear", "sqrt"] = "linear"
     """wsd: decay as 1 - x or as 1 - sqrt(x)."""
@@ -94,6 +95,11 @@ class TrainConfig:
 
     seed: int = 0
     """Seeds the parameters. The rows have their own seed, in `data`."""
+
+    start_from: str = ""
+    """Checkpoint (RUN/checkpoints/STEP) that a new run starts from: weights, optimizer state, and its step,
+    which counts as done and is the position in the data. So several decays branch off one run: see
+    `ScheduleConfig.decay_share`."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,9 @@ class CheckpointConfig:
 
     keep: int = 3
     """How many of the newest are kept."""
+
+    keep_steps: tuple[int, ...] = ()
+    """Steps whose checkpoints are written besides, and kept: other runs start from them."""
 
     asynchronous: bool = True
     """Write to disk while training goes on."""
@@ -240,7 +249,7 @@ def load_configs(path: Path) -> dict[str, Experiment]:
     Raises:
       UserError: as `load_config`, or there is no `configs` in it.
     """
-    configs = _run_file(path).get("configs")
+    configs = run_file(path).get("configs")
     if not isinstance(configs, dict) or not all(isinstance(one, Experiment) for one in configs.values()):
         raise UserError(f"{path} has no top-level `configs = {{name: Experiment(...)}}`")
     return configs
@@ -258,7 +267,7 @@ def _read_one(path: str) -> Experiment:
         if name not in configs:
             raise UserError(f"{file}.py has no experiment {name!r}; it has {', '.join(configs)}")
         return configs[name]
-    found = _run_file(Path(path))
+    found = run_file(Path(path))
     if isinstance(config := found.get("config"), Experiment):
         return config
     if isinstance(configs := found.get("configs"), dict):
@@ -266,9 +275,14 @@ def _read_one(path: str) -> Experiment:
     raise UserError(f"{path} has no top-level `config = Experiment(...)`")
 
 
-def _run_file(path: Path) -> dict[str, Any]:
+def run_file(path: Path) -> dict[str, Any]:
+    """Run a Python file of settings, and give its top-level names.
+
+    Raises:
+      UserError: no such file, or an error in it, with its line.
+    """
     if not path.is_file():
-        raise UserError(f"no config file {path}: give a Python file with `config = Experiment(...)`")
+        raise UserError(f"no config file {path}: give a Python file of settings")
     try:
         return runpy.run_path(str(path))
     except SyntaxError as error:

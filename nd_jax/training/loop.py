@@ -86,14 +86,20 @@ def train(
     shardings = state_shardings(experiment.model, optimizer, mesh)
     checkpoints = Checkpoints(out, experiment, tokenizer, data_fingerprint)
     with jax.set_mesh(mesh), StopSignal() as stop, contextlib.closing(checkpoints):
-        if checkpoints.latest is None:
-            state = new_state(experiment.model, optimizer, shardings, experiment.train.seed)
-            first, elapsed, productive = 0, 0.0, 0.0
-        else:
-            state, record = checkpoints.restore(abstract_state(experiment.model, optimizer, shardings))
+        wanted = abstract_state(experiment.model, optimizer, shardings)
+        start_from = experiment.train.start_from
+        first, elapsed, productive = 0, 0.0, 0.0
+        if checkpoints.latest is not None:
+            state, record = checkpoints.restore(wanted)
             first, elapsed = record.step, record.elapsed_seconds
             productive = record.productive_seconds
             _say_resumed(checkpoints.path(first), diff(record.experiment, experiment))
+        elif start_from:
+            state, record = checkpoints.start(Path(start_from), wanted)
+            first = record.step
+            _say(f"Starting from {start_from}, after step {first}")
+        else:
+            state = new_state(experiment.model, optimizer, shardings, experiment.train.seed)
         profile = Profile(experiment.metrics.profile, out)
         with Recorder(experiment, out, first, mesh.size, productive) as recorder:
             watch = InputWatch(experiment, first, stop)

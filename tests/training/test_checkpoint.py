@@ -140,3 +140,36 @@ def test_inference_loads_everything_from_within_the_checkpoint(tmp_path):
     assert own.fingerprint == tokenizer.fingerprint
     jax.tree.map(np.testing.assert_array_equal, restored, params[0])
     assert json.loads((moved / "run/metadata").read_text())["step"] == 2
+
+
+def test_a_decay_that_branches_off_ends_as_the_whole_run(tmp_path):
+    def experiment(shape, steps, **train):
+        return replace(
+            EXPERIMENT,
+            schedule=replace(EXPERIMENT.schedule, shape=shape, decay_share=1 / 3, floor=0.0),
+            train=replace(EXPERIMENT.train, steps=steps, **train),
+            checkpoint=replace(EXPERIMENT.checkpoint, every_steps=100, keep=1, keep_steps=(4,)),
+        )
+
+    run(tmp_path / "whole", experiment("wsd", 6))
+    run(tmp_path / "trunk", experiment("constant", 8))
+    assert sorted(path.name for path in (tmp_path / "trunk/checkpoints").iterdir()) == ["4", "8"]
+    start = str(tmp_path / "trunk/checkpoints/4")
+    figures = run(tmp_path / "decay", experiment("wsd", 6, start_from=start))
+    assert figures["step"] == 6
+    records = (tmp_path / "decay/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in records] == [5, 6]
+    assert digest(tmp_path / "decay/checkpoints/6") == digest(tmp_path / "whole/checkpoints/6")
+    assert digest(tmp_path / "decay/checkpoints/6") != digest(tmp_path / "trunk/checkpoints/8")
+
+
+def test_where_a_run_cannot_start_is_named(finished, tmp_path):
+    def starting(**train):
+        return replace(EXPERIMENT, train=replace(EXPERIMENT.train, **train))
+
+    with pytest.raises(UserError, match=r"no directory .*absent"):
+        run(tmp_path / "a", starting(start_from=str(tmp_path / "absent")))
+    with pytest.raises(UserError, match=r"has done 6 steps: give more than 6"):
+        run(tmp_path / "b", starting(start_from=str(finished)))
+    with pytest.raises(UserError, match=r"other rows .other traces"):
+        run(tmp_path / "c", starting(start_from=str(finished), steps=9), data_fingerprint="others")
