@@ -175,8 +175,9 @@ def _run_suite(
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     arguments = [
-        "-q", "--color=no", "--tb=line", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:nd_trace",
-        "-p", "nd_jax.corpus.pytest_plugin", "--nd-trace-package", package.module or package.name,
+        "-q", "--color=no", "--tb=line", "--continue-on-collection-errors", "-o", "addopts=",
+        "-p", "no:cacheprovider", "-p", "no:nd_trace", "-p", "nd_jax.corpus.pytest_plugin",
+        "--nd-trace-package", package.module or package.name,
         "--nd-trace-share", "1", "--nd-trace-calls", str(limits.calls),
         "--nd-trace-events", str(limits.events), "-o", f"timeout={limits.test_seconds}",
         "-o", "timeout_func_only=true", "-o", "timeout_method=signal", *package.arguments, *package.tests,
