@@ -16,7 +16,7 @@ from platform import python_version
 from typing import Any, NamedTuple
 
 from nd_jax.corpus.context import Sources
-from nd_jax.tracing.schema import CALL, RESUME, Event, Trace, encode_json
+from nd_jax.tracing.schema import CALL, EXCEPTION, RESUME, Event, Trace, encode_json
 from nd_jax.tracing.tracer import (
     ClassBodyTracer,
     Dropped,
@@ -186,10 +186,6 @@ class CallRecorder:
             function.in_test = 0
         self._used.clear()
 
-    def forget(self) -> None:
-        """Leave out what the last test gave."""
-        self._ended.clear()
-
     def take(self) -> Iterator[Found]:
         """Give what the last test gave, each distinct trace of the session once."""
         ended, self._ended = self._ended, []
@@ -284,6 +280,8 @@ class CallRecorder:
             number = context.lines.get((paths[frame], line))
             if number is None:
                 return Found(place, Dropped("no source", f"{paths[frame]}:{line}"))
+            if kind == EXCEPTION and (value or "").startswith("RecursionError("):
+                return Found(place, Dropped("recursion limit", "how deep it got, its caller decides"))
             events.append(Event(kind, number, frame, depth, shown, value))
         arguments = _arguments(root.code, events[0].locals)
         if arguments is None:

@@ -25,7 +25,7 @@ _KINDS = (
     ("bytes", re.compile(r"b['\"]")),
     ("list", re.compile(r"\[")),
     ("tuple", re.compile(r"\(")),
-    ("set", re.compile(r"\{[^:]*\}\Z|set\(|frozenset\(")),
+    ("set", re.compile(r"(frozen)?set\(")),
     ("dict", re.compile(r"\{")),
     ("opaque", re.compile(r"<")),
 )

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -68,10 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
             folder.mkdir(parents=True)
         except OSError as error:
             raise pytest.UsageError(f"--nd-trace {folder}: {error.strerror}") from None
-    limits = CallLimits(
-        per_function=config.getoption("--nd-trace-calls"), events=config.getoption("--nd-trace-events")
-    )
-    recorder = _Plugin(package, folder, worker or "main", limits, config.getoption("--nd-trace-share"))
+    options: Any = config.option
+    limits = CallLimits(per_function=options.nd_trace_calls, events=options.nd_trace_events)
+    recorder = _Plugin(package, folder, worker or "main", limits, options.nd_trace_share)
     config.pluginmanager.register(recorder, "nd_trace_recorder")
 
 
@@ -107,7 +107,6 @@ class _Plugin:
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
         self.wanted = False
         if self.recorded and any(report.failed and report.when == "call" for report in reports):
-            recorder.forget()
             item._initrequest()
             reports = runtestprotocol(item, log=False, nextitem=nextitem)
         begun = perf_counter()

@@ -9,7 +9,7 @@ from typing import Any
 from nd_jax.errors import UserError
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_TEXTS = "a list of texts"
+_PLAIN: dict[Any, str] = {str: "a text", int: "a whole number"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SuiteLimits:
     """What one package's test suite may use, and how much of it is recorded."""
 
     suite_seconds: int = 600
-    """Wall-clock time of a whole suite."""
+    """Wall-clock time of a whole suite, from its first test on."""
     test_seconds: int = 30
     """Time of one test; a longer one fails."""
     memory_mb: int = 4096
@@ -109,15 +109,15 @@ def _make(kind: Any, table: Any, where: str) -> Any:
     values: dict[str, Any] = {}
     for name, value in table.items():
         wanted = known[name].type
-        if isinstance(value, list):
-            if wanted != tuple[str, ...] or not all(isinstance(item, str) for item in value):
-                raise UserError(f"{where}: {name} is no {_TEXTS}" if wanted == tuple[str, ...] else
-                                f"{where}: {name} is a list, and should be {wanted.__name__}")  # fmt: skip
-            value = tuple(value)
-        elif wanted in (str, int) and type(value) is not wanted:
-            raise UserError(f"{where}: {name} should be {wanted.__name__}, not {value!r}")
-        elif wanted == tuple[str, ...] and not isinstance(value, tuple):
-            raise UserError(f"{where}: {name} should be {_TEXTS}, not {value!r}")
+        if wanted == tuple[str, ...]:
+            fits = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            value = tuple(value) if fits else value
+        else:  # what is no plain value has been made of its own table before
+            fits = type(value) is wanted or wanted not in _PLAIN
+        if not fits:
+            raise UserError(
+                f"{where}: {name} should be {_PLAIN.get(wanted, 'a list of texts')}, not {value!r}"
+            )
         values[name] = value
     missing = [name for name in ("name", "version", "licence") if name in known and name not in values]
     if missing:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from nd_jax.tracing.sandbox import Limits, Sandbox, remove_folder
 
 _NETWORK = frozenset(("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"))
+_TO_BEGIN = 300.0  # seconds until the first test runs: imports and collection
 _INTERNET = (2, 10)  # AF_INET and, on Linux, AF_INET6
 
 
@@ -34,7 +35,7 @@ class Job(NamedTuple):
       readable: folders that the tests may read: the environment, this package.
       out: folder for what the plugin writes, and the suite's output (``log.txt``); must exist.
       arguments: for pytest.
-      seconds: wall-clock time of the whole suite.
+      seconds: wall-clock time of the suite, from its first test on.
       memory_mb: memory of the process.
     """
 
@@ -109,7 +110,7 @@ def run(job: Job, stopped: int) -> Outcome:
         os.close(reader)
         _child(job, box, own, writer)
     os.close(writer)
-    exit, lines = _watch(child, reader, stopped, time.monotonic() + job.seconds)
+    exit, lines = _watch(child, reader, stopped, job.seconds)
     os.close(reader)
     tests, network, running = _count(lines)
     _take(Path(own, "calls"), out)
@@ -132,8 +133,9 @@ def _child(job: Job, box: Sandbox, own: str, pipe: int) -> None:
         for source, target in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         os.environ.update(HOME=own, TMPDIR=f"{own}/tmp")
+        tempfile.tempdir = None  # found out already, for the parent
         sys.dont_write_bytecode = True
-        seconds = int(job.seconds) + 1
+        seconds = int(job.seconds + _TO_BEGIN) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         import pytest
 
@@ -152,13 +154,16 @@ def _child(job: Job, box: Sandbox, own: str, pipe: int) -> None:
         os._exit(code)
 
 
-def _watch(child: int, reader: int, stopped: int, deadline: float) -> tuple[int | None, list[bytes]]:
+def _watch(child: int, reader: int, stopped: int, seconds: float) -> tuple[int | None, list[bytes]]:
     """Read what the child tells until it ends; kill it, and its group, when late or stopped."""
     told, late = bytearray(), False
+    deadline = time.monotonic() + _TO_BEGIN
     while True:
         ready, _, _ = select.select([reader, stopped], [], [], max(0, deadline - time.monotonic()))
         if reader in ready:
             piece = os.read(reader, 1 << 16)
+            if piece and not told:
+                deadline = time.monotonic() + seconds
             told += piece
             if piece:
                 continue

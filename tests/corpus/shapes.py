@@ -175,12 +175,14 @@ def make_environment(folder: Path) -> Path:
     """Make what `nd_jax.corpus.archives.make_environment` makes, of the pytest at hand instead of pip's."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     packages = next((folder / "lib").glob("python3*/site-packages"))
-    for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+    for name in ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments"):
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.origin is not None
-        shutil.copytree(
-            Path(spec.origin).parent, packages / name, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        path = Path(spec.origin)
+        if path.name == "__init__.py":
+            shutil.copytree(path.parent, packages / name)
+        else:
+            shutil.copy(path, packages)
     (packages / "nd_jax").symlink_to(Path(nd_jax.__file__).parent)
     return folder / "bin" / "python"

@@ -15,7 +15,7 @@ def dataset(recorded, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokenizer(dataset):
-    return train_on_datasets((dataset.directory,), TokenizerSpec(vocab_size=320, lines=16, frames=8), 0)
+    return train_on_datasets((dataset.directory,), TokenizerSpec(vocab_size=400, lines=16, frames=8), 0)
 
 
 @pytest.mark.parametrize(
