@@ -15,6 +15,7 @@ from nd_jax.corpus.build import build
 from nd_jax.corpus.recipe import Package, Recipe, SuiteLimits, read_recipe
 from nd_jax.errors import UserError
 from nd_jax.tracing.dataset import open_traces
+from nd_jax.tracing.pretty import show_trace
 
 LIMITS = SuiteLimits(suite_seconds=600, memory_mb=1024)
 
@@ -54,6 +55,7 @@ def test_builds_what_can_be_built(here, tmp_path):
     assert by_name["absent"].status == by_name["untested"].status == "not installed"
     assert "no tests in elsewhere" in by_name["untested"].detail
     assert by_name["good"].traces == by_name["network"].traces > 10
+    assert "total(shapes" in show_trace(next(trace for trace in dataset if trace.entry == "total"))
     assert len(dataset) == by_name["good"].traces  # both are the same package: each distinct trace once
     assert dataset.info["dropped"]["same trace in another package"] == len(dataset)
     assert dataset.info["settings"]["packages"]["good"] == {"version": "1.0", "licence": "MIT"}
