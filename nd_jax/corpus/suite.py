@@ -144,7 +144,8 @@ def _child(job: Job, box: Sandbox, own: str, pipe: int) -> None:
         tally = _Tally(pipe)
         sys.addaudithook(tally.audit)
         sys.path.insert(0, os.getcwd())
-        code = int(pytest.main([*job.arguments, "--nd-trace", f"{own}/calls"], plugins=[tally]))
+        folders = ("--rootdir", f"{own}/tree", "--nd-trace", f"{own}/calls")
+        code = int(pytest.main([*job.arguments, *folders], plugins=[tally]))
     except BaseException:
         import traceback
 

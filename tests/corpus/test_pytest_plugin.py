@@ -82,8 +82,10 @@ def test_all_calls_of_a_function_are_on_one_side(recorded, monkeypatch):
     monkeypatch.setattr(collected, "split_of", lambda source: source)
     area = next(trace for trace in traces_of(out) if trace.entry == "Square.area")
     wider = area._replace(source="def extra(a):\n    return a\n\n" + area.source)
-    assert split_of_call(area) == split_of_call(wider) == (
-        "@property\ndef area(self):\n    return _times(self.side, self.side)"
+    assert (
+        split_of_call(area)
+        == split_of_call(wider)
+        == ("@property\ndef area(self):\n    return _times(self.side, self.side)")
     )
 
 
