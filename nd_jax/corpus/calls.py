@@ -38,7 +38,7 @@ class CallLimits:
 
     per_function: int = 200
     """Most calls of one function that are followed."""
-    per_test: int = 10
+    per_test: int = 30
     """Most calls of one function that are followed in one test."""
     events: int = 500
     """Most events of one call; a longer one is dropped."""
