@@ -129,7 +129,9 @@ building.{name} = counted
     whole, again = (open_traces(tmp_path / name / "traces", "all") for name in ("whole", "killed"))
     assert len(whole) > 10
     assert again.fingerprint == whole.fingerprint
-    assert again.info["dropped"] == whole.info["dropped"]
+    # How often recursion without end is given up depends on the stack; all else is dropped alike.
+    for reason in ("argument cut", "too many events", "same trace in another package"):
+        assert again.info["dropped"][reason] == whole.info["dropped"][reason] > 0
 
 
 def test_a_full_disk_is_named_and_the_build_goes_on(here, tmp_path, monkeypatch):
