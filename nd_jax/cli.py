@@ -18,6 +18,7 @@ from typing import Any, Literal
 import tyro
 
 from nd_jax.ablation.variants import AblationConfig
+from nd_jax.corpus.verbs import VERBS as CORPUS_VERBS
 from nd_jax.errors import UserError
 from nd_jax.programs.synthetic import SyntheticConfig
 from nd_jax.quickstart import QuickstartConfig
@@ -743,6 +744,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "sweep run": sweep.run,
     "sweep status": sweep.status,
     "sweep collect": sweep.collect,
+    **CORPUS_VERBS,
 }
 
 

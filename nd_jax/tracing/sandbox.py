@@ -24,7 +24,7 @@ import signal
 import struct
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -118,7 +118,7 @@ def adopt_orphans() -> None:
 class _Landlock:
     """Rules on files: what may be read is found once in the zygote; each child adds its own folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, readable: Sequence[str]) -> None:
         version = _libc.syscall(444, None, 0, 1) if _libc is not None else -1
         self.offered = version >= 1
         rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)
@@ -129,7 +129,9 @@ class _Landlock:
         ]
         self._readable: list[tuple[int, int]] = []
         if self.offered:
-            self._readable += ((os.open(path, os.O_PATH | os.O_CLOEXEC), bits) for path, bits in _readable())
+            self._readable += (
+                (os.open(path, os.O_PATH | os.O_CLOEXEC), bits) for path, bits in _readable(readable)
+            )
 
     def enter(self, folder: str) -> bool:
         """Limit this process; False where the kernel has no landlock."""
@@ -146,8 +148,8 @@ class _Landlock:
         return entered
 
 
-def _readable() -> Iterator[tuple[str, int]]:
-    """Give the paths that every program may use, with landlock's bits for how."""
+def _readable(more: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Give the paths that every program may use, and ``more`` folders, with landlock's bits for how."""
     read_file, write_file, list_folder = 1 << 2, 1 << 1, 1 << 3
     folders = [
         os.path.dirname(os.__file__),
@@ -156,6 +158,7 @@ def _readable() -> Iterator[tuple[str, int]]:
         "/usr/lib",
         "/usr/lib64",
         "/usr/share/zoneinfo",
+        *more,
     ]
     for module in ("_socket", "_struct", "math"):  # where compiled modules lie, if elsewhere
         file = getattr(sys.modules.get(module), "__file__", None)
@@ -169,22 +172,26 @@ def _readable() -> Iterator[tuple[str, int]]:
 class Sandbox:
     """The walls around the children of one zygote.
 
+    Args:
+      readable: folders that the children may read beside the standard library.
+
     Attributes:
       folder: where the children's own folders are made; must exist.
       uid: the user that children run as, None to stay who the zygote is.
       enforced: names of the walls that hold, found out by a child that enters them.
     """
 
-    def __init__(self, folder: str, limits: Limits) -> None:
+    def __init__(self, folder: str, limits: Limits, readable: Sequence[str] = ()) -> None:
         self.folder = folder
         self.limits = limits
-        self._landlock = _Landlock()
+        self._landlock = _Landlock(readable)
         machine = platform.machine()
         self._filter = _filter(machine) if _libc is not None and machine in _AUDIT_ARCH else b""
         self.uid: int | None = None
         if hasattr(os, "geteuid") and os.geteuid() == 0:
             uid = 61184 + os.getpid() % 4336  # systemd's range for users that exist while a service runs
-            if not self._landlock.offered or _can_read(uid, os.__file__):
+            needed = (os.__file__, *readable)
+            if not self._landlock.offered or all(_can_read(uid, path) for path in needed):
                 self.uid = uid
         if self.uid is not None:
             os.chmod(folder, 0o711)

@@ -59,11 +59,11 @@ class Dropped(NamedTuple):
     detail: str = ""
 
 
-class _Stop(BaseException):
+class Stop(BaseException):
     """Raised into a program whose trace is lost, to end it."""
 
 
-class _Code:
+class TracedCode:
     """What the tracer needs of a code object, made once per code."""
 
     __slots__ = ("code", "follow", "name", "names", "suspends")
@@ -72,7 +72,7 @@ class _Code:
         self.code = code  # keeps it alive: the tracer tells codes by id
         self.name = code.co_name
         self.suspends = bool(code.co_flags & _SUSPENDS)
-        self.follow = _Frame if code.co_flags & CO_OPTIMIZED else _ClassBody
+        self.follow = FrameTracer if code.co_flags & CO_OPTIMIZED else ClassBodyTracer
         names = code.co_varnames
         if code.co_cellvars or code.co_freevars:  # an argument that is a cell is listed twice
             names = dict.fromkeys((*names, *code.co_cellvars, *code.co_freevars))
@@ -106,13 +106,13 @@ class Recorder:
         self.functions: list[str] = []
         self.stack: list[int] = []
         self.problem: Dropped | None = None
-        self.codes: dict[int, _Code] = {}
+        self.codes: dict[int, TracedCode] = {}
 
     def fail(self, reason: str, detail: str = "") -> NoReturn:
         """Give the trace up and end the run; the first reason counts."""
         if self.problem is None:
             self.problem = Dropped(reason, detail)
-        raise _Stop
+        raise Stop
 
     def start(self, frame: types.FrameType, event: str, arg: Any) -> Any:
         """Trace a frame that is entered, if it is the program's."""
@@ -121,7 +121,7 @@ class Recorder:
         if known is None:
             if code.co_filename is not FILE:
                 return None
-            known = self.codes[id(code)] = _Code(code)
+            known = self.codes[id(code)] = TracedCode(code)
         stack = self.stack
         if self.events and not stack:  # the root has returned: what runs now (finalisers) is no part of it
             return None
@@ -136,7 +136,7 @@ class Recorder:
         return known.follow(self, fid, depth, known).trace(frame, CALL, None)
 
 
-class _Frame:
+class FrameTracer:
     """The tracer of one frame.
 
     ``shown`` is how the locals last looked, and ``seen`` what makes a local look the same again: the same
@@ -146,7 +146,7 @@ class _Frame:
 
     __slots__ = ("code", "depth", "fid", "last", "raised_at", "run", "seen", "shown")
 
-    def __init__(self, run: Recorder, fid: int, depth: int, code: _Code) -> None:
+    def __init__(self, run: Recorder, fid: int, depth: int, code: TracedCode) -> None:
         self.run, self.fid, self.depth, self.code = run, fid, depth, code
         self.raised_at = self.last = -1
         self.seen = [_NOTHING] * len(code.names)
@@ -172,7 +172,7 @@ class _Frame:
             events.append((kind, frame.f_lineno, self.fid, self.depth, shown, value))
             if len(events) > run.most:
                 run.fail("too many events", f"more than {run.most}")
-        except _Stop:
+        except Stop:
             raise
         except BaseException as error:
             run.fail("tracer failed", type(error).__name__)
@@ -268,7 +268,7 @@ class _Frame:
         return shown
 
 
-class _ClassBody(_Frame):
+class ClassBodyTracer(FrameTracer):
     """The tracer of a class body, whose names have no slots."""
 
     __slots__ = ()
