@@ -18,6 +18,7 @@ from typing import Any, Literal
 import tyro
 
 from nd_jax.ablation.variants import AblationConfig
+from nd_jax.corpus import filter_verbs
 from nd_jax.errors import UserError
 from nd_jax.programs.synthetic import SyntheticConfig
 from nd_jax.quickstart import QuickstartConfig
@@ -697,6 +698,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "import": import_,
     "scaling ladder": scaling_ladder,
     "scaling fit": scaling_fit,
+    **filter_verbs.VERBS,
 }
 
 
@@ -738,7 +740,7 @@ def _run(name: str, words: Sequence[str]) -> None:
 
 def _overview() -> str:
     """What `nd --help` prints."""
-    lines = [f"  {name:20}{(inspect.getdoc(verb) or '').splitlines()[0]}" for name, verb in VERBS.items()]
+    lines = [f"  {name:22}{(inspect.getdoc(verb) or '').splitlines()[0]}" for name, verb in VERBS.items()]
     return "\n".join(
         ["usage: nd VERB [options]", "", "Pretrain and evaluate neural debuggers.", "", *lines, "",
          "`nd VERB --help` shows a verb's options, with examples."]

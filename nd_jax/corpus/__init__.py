@@ -1,0 +1,1 @@
+"""Corpora worth training on: collected, deduplicated, kept apart from benchmarks."""
