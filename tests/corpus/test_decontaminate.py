@@ -4,6 +4,7 @@ import ast
 import os
 import textwrap
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nd_jax.corpus.decontaminate import WINDOW, Benchmarks
 from nd_jax.errors import UserError
 from nd_jax.programs.jsonl import read_programs
 from nd_jax.programs.program import Program
+from nd_jax.programs.synthetic import SyntheticConfig, generate
 
 DATA = Path(os.environ.get("ND_DATA", Path(__file__).parents[2] / "../shared/data"))
 CRUXEVAL = DATA / "cruxeval.jsonl"
@@ -29,6 +31,11 @@ def f(text, k):
     return f"<{''.join(out)!r}>"
 '''
 BENCHMARKS = Benchmarks([("mine/1", BENCHMARK)])
+
+
+@cache
+def cruxeval() -> Benchmarks:
+    return Benchmarks.read([CRUXEVAL])
 
 
 class _Renamed(ast.NodeTransformer):
@@ -181,6 +188,14 @@ def test_a_benchmark_that_cannot_be_read_is_the_users_mistake(tmp_path: Path):
 @pytest.mark.parametrize("disguise", DISGUISES)
 def test_every_cruxeval_program_is_removed_in_every_disguise(disguise: Callable[[str], str]):
     programs = [program for program in read_programs(CRUXEVAL) if isinstance(program, Program)]
-    benchmarks = Benchmarks.read([CRUXEVAL])
+    benchmarks = cruxeval()
     assert len(programs) == 800
     assert [p.id for p in programs if benchmarks.match(disguise(p.source)) is None] == []
+
+
+@needs_data
+def test_at_most_one_percent_of_synthetic_programs_is_removed():
+    benchmarks = cruxeval()
+    found = [(p.id, benchmarks.match(p.source)) for p in generate(SyntheticConfig(), 0, 0, 2_000)]
+    removed = [f"{name}: {match.detail}" for name, match in found if match]
+    assert len(removed) <= 20, "\n".join(removed)
