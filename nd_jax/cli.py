@@ -18,7 +18,7 @@ from typing import Any, Literal
 import tyro
 
 from nd_jax.ablation.variants import AblationConfig
-from nd_jax.corpus import filter_verbs
+from nd_jax.corpus import beam_verbs, filter_verbs
 from nd_jax.errors import UserError
 from nd_jax.programs.synthetic import SyntheticConfig
 from nd_jax.quickstart import QuickstartConfig
@@ -699,6 +699,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "scaling ladder": scaling_ladder,
     "scaling fit": scaling_fit,
     **filter_verbs.VERBS,
+    **beam_verbs.VERBS,
 }
 
 
