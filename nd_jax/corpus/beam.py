@@ -99,9 +99,9 @@ def collect_with_beam(
       UserError: Apache Beam is not installed, or `out` is there already.
     """
     try:
-        import apache_beam as beam
-        from apache_beam.io.filesystems import FileSystems
-        from apache_beam.options.pipeline_options import PipelineOptions
+        import apache_beam as beam  # pyright: ignore[reportMissingImports]
+        from apache_beam.io.filesystems import FileSystems  # pyright: ignore[reportMissingImports]
+        from apache_beam.options.pipeline_options import PipelineOptions  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise UserError(
             f"Apache Beam cannot be imported ({error}); `make beam` makes .venv-beam with it, "

@@ -89,9 +89,9 @@ class Benchmarks:
         try:
             units = _units(source)
             for unit in units:
-                for form, function in unit.bodies():
+                for form, body in unit.bodies():
                     if form in self._bodies:
-                        text = " ".join(ast.unparse(function.body).split())
+                        text = " ".join(ast.unparse(body).split())
                         return Match(_BODY, self._bodies[form], text)
             for unit in units:
                 for window, at in unit.windows():
