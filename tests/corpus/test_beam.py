@@ -87,7 +87,7 @@ def test_without_beam_the_user_is_told_how_to_get_it(tmp_path: Path, monkeypatch
 def test_the_local_runner_gives_the_plain_collectors_records(tmp_path: Path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    words = ["-m", "nd_jax", "corpus", "beam", "--programs", rows, "--synthetic", 600, "--seed", 7]
+    words = ["-m", "nd_jax", "corpus", "beam", "--programs", rows, "--synthetic", 300, "--seed", 7]
     command = [BEAM / "bin/python", *words, "--out", tmp_path / "outcomes"]
     path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     run = subprocess.run(
@@ -95,6 +95,6 @@ def test_the_local_runner_gives_the_plain_collectors_records(tmp_path: Path):
     )
     assert run.returncode == 0, run.stderr[-3000:]
     gathered = gather(tmp_path / "outcomes", tmp_path / "gathered")
-    expected = plain(tmp_path, read_programs(rows), 600)
+    expected = plain(tmp_path, read_programs(rows), 300)
     same(expected, gathered)
-    assert len(open_traces(tmp_path / "gathered", "all")) == 602
+    assert len(open_traces(tmp_path / "gathered", "all")) == 302
