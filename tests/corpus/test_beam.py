@@ -41,7 +41,8 @@ def plain(tmp_path: Path, programs, synthetic: int):
 
 def same(one, other) -> None:
     assert other.info == one.info
-    assert list(other.dropped()) == list(one.dropped())
+    # The plain collector notes a line that gives no program when it reads it, ahead of those being recorded.
+    assert sorted(map(str, other.dropped())) == sorted(map(str, one.dropped()))
     assert [trace.id for trace in other] == [trace.id for trace in one]
 
 
