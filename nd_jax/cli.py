@@ -18,6 +18,7 @@ from typing import Any, Literal
 import tyro
 
 from nd_jax.ablation.variants import AblationConfig
+from nd_jax.corpus import beam_verbs, filter_verbs
 from nd_jax.corpus.verbs import VERBS as CORPUS_VERBS
 from nd_jax.errors import UserError
 from nd_jax.programs.synthetic import SyntheticConfig
@@ -745,6 +746,8 @@ VERBS: dict[str, Callable[..., None]] = {
     "sweep status": sweep.status,
     "sweep collect": sweep.collect,
     **CORPUS_VERBS,
+    **filter_verbs.VERBS,
+    **beam_verbs.VERBS,
 }
 
 
@@ -786,7 +789,7 @@ def _run(name: str, words: Sequence[str]) -> None:
 
 def _overview() -> str:
     """What `nd --help` prints."""
-    lines = [f"  {name:20}{(inspect.getdoc(verb) or '').splitlines()[0]}" for name, verb in VERBS.items()]
+    lines = [f"  {name:22}{(inspect.getdoc(verb) or '').splitlines()[0]}" for name, verb in VERBS.items()]
     return "\n".join(
         ["usage: nd VERB [options]", "", "Pretrain and evaluate neural debuggers.", "", *lines, "",
          "`nd VERB --help` shows a verb's options, with examples."]

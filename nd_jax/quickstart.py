@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nd_jax.errors import UserError
-from nd_jax.programs.synthetic import SyntheticConfig
+from nd_jax.programs.synthetic import PLAIN, SyntheticConfig
 
 if TYPE_CHECKING:
     from nd_jax.evaluation.verbs import Model
@@ -38,7 +38,14 @@ class QuickstartConfig:
 
     generator: SyntheticConfig = field(
         default_factory=lambda: SyntheticConfig(
-            loops=0.7, whiles=0.1, nested=0.0, helpers=0.29, branches=0.77, max_lines=8
+            loops=0.7,
+            whiles=0.1,
+            nested=0.0,
+            helpers=0.29,
+            branches=0.77,
+            max_lines=8,
+            bare_helpers=True,
+            subjects=PLAIN,
         )
     )
     """What they are like: shorter and plainer than the generator's default, so that a small model learns in

@@ -6,6 +6,7 @@ on the same side, so a renamed copy of a held-out program is never trained on.
 
 import ast
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal
 
@@ -50,9 +51,30 @@ def normalised_source(source: str) -> str:
     parse. Text that does not parse is its own normal form.
     """
     tree = parse(source)
-    if tree is None:
-        return source
+    return source if tree is None else normal_form(tree)
+
+
+def normal_form(tree: ast.AST, bound: Iterable[str] = ()) -> str:
+    """Write a tree as `normalised_source` does; ``bound`` is what is bound outside it (`bound_names`)."""
+    bound = set(bound)
+    spelled = _spell_all(tree, bound)
+    numbers: dict[str, str] = {}
+    return "".join(
+        [
+            numbers.setdefault(text, f"_{len(numbers)}") if text in bound else text.lstrip("'.")
+            for text in spelled
+        ]
+    )
+
+
+def bound_names(tree: ast.AST) -> set[str]:
+    """List what a tree binds: names behind a quote mark, attributes behind a full stop."""
     bound: set[str] = set()
+    _spell_all(tree, bound)
+    return bound - {"'None"}  # what an import or handler without a name of its own has there
+
+
+def _spell_all(tree: ast.AST, bound: set[str]) -> list[str]:
     spelled: list[Any] = [tree]  # texts, and nodes that are still to be spelled
     while not {str}.issuperset(map(type, spelled)):
         flat: list[Any] = []
@@ -62,13 +84,7 @@ def normalised_source(source: str) -> str:
             else:
                 _spell(part, flat, bound, _DEPTH)
         spelled = flat
-    numbers: dict[str, str] = {}
-    return "".join(
-        [
-            numbers.setdefault(text, f"_{len(numbers)}") if text in bound else text.lstrip("'.")
-            for text in spelled
-        ]
-    )
+    return spelled
 
 
 def _spell(node: ast.AST, spelled: list[Any], bound: set[str], depth: int) -> None:

@@ -2,17 +2,35 @@
 
 Each program is one entry function over integers, strings, lists, dicts and booleans, often with a helper
 function, composed of the idioms in `nd_jax.programs.idioms`: it terminates, stays small, raises only where it
-means to, and reads everything it computes.
+means to, and reads everything it computes. Half of them by default are about one subject more: methods,
+classes, generators, closures, recursion, ...
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import NamedTuple
 
 from nd_jax.errors import UserError
-from nd_jax.programs.idioms import exceptions, helpers, inputs, loops, patterns, statements
+from nd_jax.programs.idioms import (
+    breaks,
+    classes,
+    exceptions,
+    formatting,
+    helpers,
+    inputs,
+    lazy,
+    loops,
+    patterns,
+    recursion,
+    sorting,
+    statements,
+    tables,
+)
 from nd_jax.programs.idioms.conversions import convert, expression, target_of
 from nd_jax.programs.idioms.draft import Draft, Module
+from nd_jax.programs.idioms.methods import METHODS, MethodChoice, call_methods
 from nd_jax.programs.idioms.pairs import combine
 from nd_jax.programs.idioms.values import (
     BOOL,
@@ -29,6 +47,38 @@ from nd_jax.programs.idioms.values import (
 )
 from nd_jax.programs.idioms.words import VERBS
 from nd_jax.programs.program import Program
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """What programs are about, by weight."""
+
+    plain: float = 10.0
+    """Loops, branches, expressions and helper functions alone, as `SyntheticConfig`'s shares say."""
+    methods: float = 4.0
+    """Two to four calls of methods of str, list, dict, set and int, drawn from all there are."""
+    raising: float = 0.8
+    """``try`` with several clauses, exception classes, errors counted in a loop."""
+    classes: float = 0.8
+    """A class with state and methods; one that inherits."""
+    generators: float = 0.8
+    """A generator function, and what consumes it."""
+    closures: float = 0.8
+    """A function that returns a function; ``nonlocal``; ``lambda``."""
+    recursion: float = 0.8
+    """A function that calls itself on something smaller."""
+    sorting: float = 0.8
+    """``sorted``, ``sort``, ``min`` and ``max`` with keys."""
+    formatting: float = 0.8
+    """f-strings with specifications, ``%``, ``format``."""
+    tables: float = 0.8
+    """Dicts and sets: grouping, inverting, merging, what comes twice."""
+    breaks: float = 0.8
+    """``while`` with ``break``, ``for`` with ``else``."""
+
+
+PLAIN = Subjects(**{subject.name: float(subject.name == "plain") for subject in fields(Subjects)})
+"""Nothing but plain programs."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +115,12 @@ class SyntheticConfig:
     """Most inputs of an entry function."""
     max_lines: int = 16
     """Longest program; a longer draft is thrown away for another one."""
+    bare_helpers: bool = False
+    """A second function may be a single call or operation (``return c.upper()``), as benchmarks have."""
+    subjects: Subjects = field(default_factory=Subjects)
+    """What programs are about."""
+    methods: Mapping[str, float] = field(default_factory=dict)
+    """Weights of methods that are to differ from 1, e.g. ``str.center 0 list.sort 3``."""
 
 
 _SOURCES = Weighted((STR, 4.5), (INTS, 3), (INT, 1.3), (WORDS, 0.9), (DICT, 1))
@@ -81,12 +137,21 @@ def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Itera
     Raises:
       UserError: nothing fits into ``max_lines``.
     """
+    choice = _method_choice(tuple(config.methods.items()))
+    subjects = Weighted(*((s.name, getattr(config.subjects, s.name)) for s in fields(Subjects)))
+    if not subjects.bounds[-1] > 0:
+        raise UserError("synthetic programs: every subject has weight 0; give one a positive weight")
     for index in range(start, stop):
         plan = _Plan.draw(config, Dice(f"{seed}/{index}"))
+        subject = Dice(f"{seed}/{index}/subject").draw(subjects)
         for draft in range(DRAFTS):
-            writer = _Writer(config, plan, Dice(f"{seed}/{index}/{draft}"))
+            writer = _Writer(config, plan, Dice(f"{seed}/{index}/{draft}"), subject, choice)
             program = writer.program(f"synthetic/{seed}/{index}")
-            if writer.module.helpers_left == 0 and program.source.count("\n") <= config.max_lines:
+            if (
+                writer.module.helpers_left == 0
+                and program.source.count("\n") <= config.max_lines
+                and (config.bare_helpers or not writer.has_bare_helper())
+            ):
                 yield program
                 break
         else:
@@ -94,6 +159,29 @@ def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Itera
                 f"synthetic programs: in {DRAFTS} drafts none of this kind fits into "
                 f"max_lines={config.max_lines}; raise max_lines"
             )
+
+
+@lru_cache(maxsize=4)
+def _method_choice(weights: tuple[tuple[str, float], ...]) -> MethodChoice:
+    unknown = [name for name, _ in weights if name not in METHODS]
+    if unknown:
+        raise UserError(f"synthetic programs: no method {unknown[0]!r}; there are {', '.join(METHODS)}")
+    given = dict(weights)
+    return MethodChoice(tuple(given.get(name, 1.0) for name in METHODS))
+
+
+_SUBJECTS: dict[str, Callable[[Draft], None]] = {
+    "raising": exceptions.handled,
+    "classes": classes.with_class,
+    "generators": lazy.generator,
+    "closures": lazy.closure,
+    "recursion": recursion.recursive,
+    "sorting": sorting.ordered,
+    "formatting": formatting.formatted,
+    "tables": tables.table_work,
+    "breaks": breaks.left_early,
+}
+_OPERATIONS = (ast.Call, ast.BinOp, ast.Compare, ast.Subscript, ast.IfExp, ast.BoolOp, ast.JoinedStr)
 
 
 class _Plan(NamedTuple):
@@ -111,9 +199,12 @@ class _Plan(NamedTuple):
 class _Writer:
     """Writes one program."""
 
-    def __init__(self, config: SyntheticConfig, plan: _Plan, dice: Dice) -> None:
-        self.config, self.plan, self.dice = config, plan, dice
-        self.module = Module(dice, config.max_parameters, plan.branches, int(plan.helper), 0.5, helpers.make)
+    def __init__(
+        self, config: SyntheticConfig, plan: _Plan, dice: Dice, subject: str, methods: MethodChoice
+    ) -> None:
+        self.config, self.plan, self.dice, self.subject, self.methods = config, plan, dice, subject, methods
+        helper = plan.helper and subject == "plain"
+        self.module = Module(dice, config.max_parameters, plan.branches, int(helper), 0.5, helpers.make)
 
     def program(self, name: str) -> Program:
         """Write the program, and choose inputs for it."""
@@ -125,13 +216,34 @@ class _Writer:
         ]
         d.finish("f" if self.dice.chance(self.config.plain_names) else self.dice.pick(verbs))
         texts = [function.text for function in self.module.functions]
-        if len(texts) > 1 and self.dice.chance(0.15):
+        has_class = any(not isinstance(function, Draft) for function in self.module.functions)
+        if len(texts) > 1 and not has_class and self.dice.chance(0.15):
             texts.reverse()
         arguments = ", ".join(inputs.literal(self.dice, parameter) for parameter in d.parameters)
         return Program(name, "\n".join(texts), d.name, arguments)
 
+    def has_bare_helper(self) -> bool:
+        """Tell whether a function beside the entry does no more than one thing."""
+        return any(
+            isinstance(helper, Draft) and len(helper.lines) == 1 and _is_bare(helper.lines[0])
+            for helper in self.module.functions[:-1]
+        )
+
+    def about_subject(self, d: Draft) -> None:
+        """Write the entry function of a program that is not plain."""
+        if self.subject == "methods":
+            call_methods(d, self.methods, self.dice.pick((2, 2, 3, 4)))
+        else:
+            _SUBJECTS[self.subject](d)
+        if self.dice.chance(self.config.steps):
+            statements.step(d, d.waiting()[-1])
+        self.end(d)
+
     def body(self, d: Draft) -> None:
         """Write the entry function: first an input, then perhaps a loop, then what is left to do."""
+        if self.subject != "plain":
+            self.about_subject(d)
+            return
         dice, config, branches = self.dice, self.config, self.plan.branches
         source = d.want(dice.draw(_SOURCES if self.plan.loop else _FIRST))
         assert source is not None
@@ -205,3 +317,10 @@ class _Writer:
             d.give(convert(d, value, target_of(d, value)))
         else:
             d.give(value)
+
+
+def _is_bare(line: str) -> bool:
+    """Tell whether a statement is a return of at most one call or operation."""
+    statement = ast.parse(line.strip()).body[0]
+    operations = sum(isinstance(node, _OPERATIONS) for node in ast.walk(statement))
+    return isinstance(statement, ast.Return) and operations <= 1

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import hashlib
 import random
+import re
 import sys
 from functools import cache
 from itertools import pairwise
@@ -14,12 +15,15 @@ import pytest
 
 from nd_jax.errors import UserError
 from nd_jax.programs.describe import describe
+from nd_jax.programs.idioms.methods import METHODS
 from nd_jax.programs.program import Program
 from nd_jax.programs.splits import normalised_source, split_of
-from nd_jax.programs.synthetic import SyntheticConfig, generate
+from nd_jax.programs.synthetic import PLAIN, Subjects, SyntheticConfig, generate
 from nd_jax.quickstart import QuickstartConfig
+from nd_jax.tracing.pool import WorkerLimits, record
 
-CONFIG = SyntheticConfig()
+CONFIG = SyntheticConfig(bare_helpers=True, subjects=PLAIN)
+GROWN = SyntheticConfig()
 MAX_EVENTS = 200
 Seen = tuple[str, int, int, dict[str, str]]  # event, line, frame, locals
 
@@ -97,6 +101,12 @@ def test_a_program_depends_on_config_seed_and_its_number_alone():
 def test_programs_are_the_same_on_every_machine_and_version():
     text = "\0".join(f"{p.source}\0{p.entry}({p.arguments})" for p in generate(CONFIG, 1, 0, 500))
     assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "a42d2cae09bc2497"
+
+
+def test_the_quickstarts_programs_are_what_they_were():
+    programs = generate(QuickstartConfig().generator, 0, 0, 200)
+    text = "\0".join(f"{p.source}\0{p.entry}({p.arguments})" for p in programs)
+    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "c358d7a992433d3e"
 
 
 def test_programs_parse_by_the_oldest_grammar_and_are_written_canonically():
@@ -252,3 +262,90 @@ def test_long_drafts_are_written_anew_without_changing_what_was_planned():
     assert describe(some)["second_function"] == describe(some)["loops"] == 1
     with pytest.raises(UserError, match="max_lines=3"):
         list(generate(dataclasses.replace(short, max_lines=3), 0, 0, 1))
+
+
+SUBJECTS = [subject.name for subject in dataclasses.fields(Subjects)]
+MARKS = {
+    "raising": ("except", "raise"),
+    "classes": ("class ", "self"),
+    "generators": ("yield",),
+    "closures": ("    return lambda", "    def "),
+    "recursion": ("return",),
+    "sorting": ("key=",),
+    "formatting": ("f'", "'.format(", "' % "),
+    "tables": ("set(", "{"),
+    "breaks": ("break", ".pop("),
+}
+
+
+def about(subject: str) -> SyntheticConfig:
+    weights = {name: float(name == subject) for name in SUBJECTS}
+    return dataclasses.replace(GROWN, subjects=Subjects(**weights))
+
+
+@pytest.mark.parametrize("subject", SUBJECTS[1:])
+def test_a_subjects_programs_end_soon_raise_only_what_they_mean_to_and_are_about_it(subject: str):
+    made = list(generate(about(subject), 3, 0, 60))
+    marks = MARKS.get(subject, ("",))
+    assert sum(any(mark in program.source for mark in marks) for program in made) >= 54
+    for program in made:
+        ast.parse(program.source, feature_version=(3, 9))
+        assert program.source.count("\n") <= GROWN.max_lines
+        result = run(program)
+        assert not result.split(":")[0].endswith(("Error", "Exception", "Iteration", "Timeout")), (
+            f"{result}\n{program.source}{program.arguments}"
+        )
+
+
+def test_recursive_programs_call_themselves():
+    for program in generate(about("recursion"), 0, 0, 40):
+        functions = [node for node in ast.parse(program.source).body if isinstance(node, ast.FunctionDef)]
+        assert any(
+            isinstance(node, ast.Name) and node.id == function.name
+            for function in functions
+            for node in ast.walk(function)
+        ), program.source
+
+
+def test_every_deterministic_method_of_the_builtin_types_appears():
+    special = {"str": str, "list": list, "dict": dict, "set": set, "int": int}
+    later = {"int.is_integer"}  # Python 3.12
+    attributes = {"int.real", "int.imag", "int.numerator", "int.denominator"}
+    there = {f"{name}.{method}" for name, kind in special.items() for method in dir(kind) if method[0] != "_"}
+    assert set(METHODS) == there - later - attributes
+    used: set[str] = set()
+    for program in generate(GROWN, 0, 0, 2_000):
+        tree = ast.parse(program.source)
+        used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert {method for method in METHODS if method.partition(".")[2] not in used} == set()
+
+
+def test_methods_have_weights():
+    config = dataclasses.replace(
+        about("methods"), methods={name: 0.0 for name in METHODS if name != "str.zfill"}
+    )
+    assert all("zfill" in program.source for program in generate(config, 0, 0, 20))
+    with pytest.raises(UserError, match=r"no method 'str\.shout'"):
+        list(generate(dataclasses.replace(GROWN, methods={"str.shout": 1.0}), 0, 0, 1))
+    with pytest.raises(UserError, match="weight 0"):
+        list(generate(about("nothing"), 0, 0, 1))
+
+
+def test_grown_programs_are_the_same_on_every_machine_and_version():
+    text = "\0".join(f"{p.source}\0{p.entry}({p.arguments})" for p in generate(GROWN, 1, 0, 300))
+    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "05d683872d5238d8"
+
+
+def test_no_helper_is_a_single_call_unless_asked_for():
+    def bare(config: SyntheticConfig) -> int:
+        helper = re.compile(r"def \w+\(\w+\):\n    return \w+\.upper\(\)\n")
+        return sum(helper.search(p.source) is not None for p in generate(config, 0, 0, 600))
+
+    assert bare(CONFIG) > 0
+    assert bare(dataclasses.replace(CONFIG, bare_helpers=False)) == 0
+
+
+def test_all_of_a_sample_of_grown_programs_is_recorded():
+    programs = list(generate(GROWN, 9, 0, 300))
+    outcomes = list(record(programs, WorkerLimits(), 2, verify=True))  # twice, under two hash seeds
+    assert [(o.program_id, o.reason, o.detail) for o in outcomes if o.trace is None] == []

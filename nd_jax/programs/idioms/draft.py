@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nd_jax.programs.idioms import inputs
 from nd_jax.programs.idioms.values import (
@@ -29,6 +30,13 @@ _EMPTY = {INT: "0", CHAR: "''", STR: "''", INTS: "[]", WORDS: "[]", DICT: "{}", 
 _INDENT = "    "
 
 
+class Block(NamedTuple):
+    """A class among a module's functions: its name and source."""
+
+    name: str
+    text: str
+
+
 @dataclass
 class Module:
     """What the functions of one program share.
@@ -37,7 +45,7 @@ class Module:
       dice: every choice is made with it.
       max_parameters: how many inputs the entry function may have.
       branches: whether its functions may hold an ``if`` statement.
-      functions: finished functions, a helper before its caller.
+      functions: finished functions and classes, each before its user.
       names: names of functions taken.
       helpers_left: how many helper functions may still be made.
       helper_rate: probability that a conversion becomes a call of a helper function.
@@ -50,7 +58,7 @@ class Module:
     helpers_left: int
     helper_rate: float
     make_helper: Callable[["Draft", Value, str], Value]
-    functions: list["Draft"] = field(default_factory=list)
+    functions: list["Draft | Block"] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
 
