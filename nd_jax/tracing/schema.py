@@ -124,7 +124,7 @@ def from_json(text: str | bytes) -> Trace:
         raise ValueError(f"schema {record.get('schema')!r}, this version reads {SCHEMA_VERSION}")
     try:
         *fields, events = map(record.__getitem__, Trace._fields)
-        return Trace(*fields, to_events(events))
+        return Trace._make((*fields, to_events(events)))
     except KeyError:
         missing = [name for name in Trace._fields if name not in record]
         raise ValueError(f"missing {', '.join(missing)}") from None

@@ -7,8 +7,8 @@ from typing import Any
 from nd_jax.tracing import tfds_format
 
 SHARD_BYTES = 128 << 20  # a file is closed when it holds more; one holds 128 KiB at least, whatever is in it
-# Each record is read by itself. Snappy's are a quarter larger than Zstandard's, and take a quarter of the time
-# to write and half of it to read.
+# Each record is read by itself. Snappy's are a quarter larger than Zstandard's, and take a quarter of the
+# time to write and half of it to read.
 _OPTIONS = "group_size:1,snappy"
 
 
