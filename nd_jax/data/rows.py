@@ -125,19 +125,20 @@ class RowSource:
             context = self.tokenizer.encode_context(tree.lines)
         except Unrenderable:
             return None
-        room = self.config.row_length - len(context) // ID_BYTES - FEWEST_OF_STATE
-        steps = room // (FEWEST_OF_STATE + 1)
+        steps = _most_steps(context, self.config.row_length)
         return _Program(tree, context, steps + 1) if steps > 0 else None
 
     def _session(self, program: _Program, rng: random.Random, room: int) -> EncodedSession | None:
         """Sample, render and encode a session, cut to the room; None if refused or not one step fits."""
         trajectory = sample_trajectory(program.tree, rng, self.config.policy, program.most_states)
+        most = _most_steps(program.context, room) + 1  # one that does not fit tells that the session is cut
+        if len(trajectory.steps) > most:
+            trajectory = trajectory._replace(steps=trajectory.steps[:most])
         try:
             shown = show(program.tree, trajectory, self.tokenizer.spec)
-            session = self.tokenizer.encode_session(shown, program.context)
+            session = self.tokenizer.encode_session(shown, program.context, room)
         except Unrenderable:
             return None
-        session = session.cut(room)
         return session if session.steps else None
 
     def _mean_tokens(self) -> float:
@@ -183,6 +184,11 @@ def fingerprint(config: DataConfig, settings: Mapping[str, Any]) -> str:
     names = ("global_batch", "state_weight", "place_weight", "action_weight", "context_weight")
     text = json.dumps([{name: getattr(config, name) for name in names}, settings], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _most_steps(context: bytes, room: int) -> int:
+    """How many steps fit behind a program and a start state, if all of them are the shortest."""
+    return (room - len(context) // ID_BYTES - FEWEST_OF_STATE) // (FEWEST_OF_STATE + 1)
 
 
 @lru_cache(maxsize=16)

@@ -1,6 +1,7 @@
 """What a rendered session shows: the program's lines, and states with the fields that their text holds."""
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from nd_jax.debugger.actions import Action
 from nd_jax.debugger.policy import Trajectory
@@ -59,6 +60,9 @@ class Session(NamedTuple):
     ended: bool
 
 
+_new_state: Any = partial(tuple.__new__, ShownState)  # a third of what ShownState(...) takes
+
+
 def show(tree: StateTree, trajectory: Trajectory, spec: TokenizerSpec) -> Session:
     """Give what a trajectory shows; a session that needs more frame symbols than there are ends before that.
 
@@ -79,12 +83,14 @@ def show(tree: StateTree, trajectory: Trajectory, spec: TokenizerSpec) -> Sessio
             ended = False
             break
         states.append(
-            ShownState(
-                kind,
-                line,
-                number,
-                locals_ if kind in SHOWS_LOCALS else None,
-                value if kind in SHOWS_VALUE else None,
+            _new_state(
+                (
+                    kind,
+                    line,
+                    number,
+                    locals_ if kind in SHOWS_LOCALS else None,
+                    value if kind in SHOWS_VALUE else None,
+                )
             )
         )
     actions = tuple(action for action, _ in trajectory.steps[: len(states) - 1])

@@ -9,11 +9,13 @@ encoded by itself.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from itertools import chain, groupby
 from pathlib import Path
+from sys import maxsize
 from typing import Any
 
 import numpy as np
@@ -197,20 +199,26 @@ class Tokenizer:
         """
         return self._encode([write_context(context)])[0]
 
-    def encode_session(self, session: Session, context: bytes | None = None) -> EncodedSession:
+    def encode_session(
+        self, session: Session, context: bytes | None = None, room: int | None = None
+    ) -> EncodedSession:
         """Encode a session: the ids of ``encode(render(session))``.
 
         Args:
           session: the session.
           context: what `encode_context` gave for its program, where it is at hand.
+          room: cut it to so many tokens (`EncodedSession.cut`): what comes after them is not
+            even written, and so not refused.
 
         Raises:
           Unrenderable: something in the session has no place in the language, or as `encode`.
         """
         if context is None:
             context = self.encode_context(session.context)
-        parts = self._encode(list(write_steps(session)))
-        return EncodedSession([context, *parts], self._packed[END] if session.ended else b"")
+        most = maxsize if room is None else room * ID_BYTES - len(context)
+        parts = self._encode(write_steps(session), most)
+        encoded = EncodedSession([context, *parts], self._packed[END] if session.ended else b"")
+        return encoded if room is None else encoded.cut(room)
 
     def segments(self, ids: Iterable[int]) -> list[Segment]:
         """Turn ids back into segments: the inverse of `encode`. Never raises.
@@ -247,23 +255,46 @@ class Tokenizer:
         except KeyError:
             raise Unrenderable("no such symbol", f"{symbol} is not in the tokenizer's spec") from None
 
-    def _encode(self, parts: list[list[str]]) -> list[bytes]:
-        """Encode each part, a list of words (`nd_jax.language.render`), and pack the ids."""
-        words = self._words
-        try:
-            return [b"".join(map(words.__getitem__, part)) for part in parts]
-        except KeyError:
-            pass
-        new = list(dict.fromkeys(word for word in chain.from_iterable(parts) if word not in words))
+    def _encode(self, parts: Iterable[list[str]], most: int = maxsize) -> list[bytes]:
+        """Encode each part, a list of words (`nd_jax.language.render`), and pack the ids.
+
+        Parts that lie behind `most` bytes are left out, as far as the words known before tell.
+        """
+        known = self._words
+        encoded: list[bytes] = []
+        new: list[tuple[int, list[str]]] = []  # parts that hold new words
+        size = 0
+        for part in parts:
+            try:
+                ids = b"".join(map(known.__getitem__, part))
+                size += len(ids)
+            except KeyError:
+                ids = b""
+                size += len(part) * ID_BYTES  # a word takes an id at least
+                new.append((len(encoded), part))
+            encoded.append(ids)
+            if size > most:
+                break
+        if new:
+            words = dict.fromkeys(word for _, part in new for word in part if word not in known)
+            known = self._learn(list(words), known)
+            for k, part in new:
+                encoded[k] = b"".join(map(known.__getitem__, part))
+        return encoded
+
+    def _learn(self, new: list[str], known: dict[str, bytes]) -> Mapping[str, bytes]:
+        """Encode words that are not known, and keep them; gives the ids of these and of all known ones."""
         for word in new:
             if word[-1] != "\n":
                 self._symbol_id(word)  # it is none, and refused
         ids_of = dict(zip(new, self._encode_lines(new), strict=True))
-        encoded = [b"".join([words.get(word) or ids_of[word] for word in part]) for part in parts]
-        if len(words) + len(new) > _MAX_LINES:
-            words = self._words = dict(self._packed)
-        words.update((word, ids) for word, ids in ids_of.items() if len(word) <= _MAX_LINE)
-        return encoded
+        short = ids_of
+        if max(map(len, new), default=0) > _MAX_LINE:
+            short = {word: ids for word, ids in ids_of.items() if len(word) <= _MAX_LINE}
+        kept = known if len(known) + len(new) <= _MAX_LINES else dict(self._packed)
+        kept.update(short)
+        self._words = kept
+        return kept if kept is known and short is ids_of else ChainMap(ids_of, known)
 
     def _encode_lines(self, lines: list[str]) -> list[bytes]:
         """Encode each line, ended, as `encode_text` does, all in one call, and pack the ids."""

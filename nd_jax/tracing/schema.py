@@ -122,11 +122,11 @@ def from_json(text: str | bytes) -> Trace:
         raise ValueError("a trace is a JSON object")
     if record.get("schema") != SCHEMA_VERSION:
         raise ValueError(f"schema {record.get('schema')!r}, this version reads {SCHEMA_VERSION}")
-    missing = [name for name in Trace._fields if name not in record]
-    if missing:
-        raise ValueError(f"missing {', '.join(missing)}")
     try:
-        events = to_events(record["events"])
+        *fields, events = map(record.__getitem__, Trace._fields)
+        return Trace._make((*fields, to_events(events)))
+    except KeyError:
+        missing = [name for name in Trace._fields if name not in record]
+        raise ValueError(f"missing {', '.join(missing)}") from None
     except TypeError as error:
         raise ValueError(str(error)) from error
-    return Trace(**{**{name: record[name] for name in Trace._fields}, "events": events})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sessions import any_text, sessions
 
-from nd_jax.debugger.actions import STEP_INTO
+from nd_jax.debugger.actions import STEP_INTO, Action
 from nd_jax.debugger.policy import PolicyConfig, full_walk, sample_trajectory
 from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
@@ -93,6 +93,24 @@ class TestCodec:
             whole.length if room >= whole.length else max([0, *(e for e in ends if e <= room)])
         )
         assert sum(whole.cut(room).runs if ids else []) == len(ids)
+
+    @given(session=sessions(), data=st.data())
+    def test_encoding_into_a_room_is_encoding_and_cutting(
+        self, tokenizer: Tokenizer, session: Session, data: st.DataObject
+    ):
+        whole = tokenizer.encode_session(session)
+        room = data.draw(st.integers(0, whole.length + 1))
+        new = pickle.loads(pickle.dumps(tokenizer))  # it has seen no line yet
+        for _ in range(2):
+            assert new.encode_session(session, room=room) == whole.cut(room)
+
+    def test_what_lies_behind_the_room_is_not_written(self, tokenizer: Tokenizer):
+        states = tuple(ShownState("line", line, 0, {}, None) for line in (1, 1, 1, 1, 9))
+        session = Session(("x",), states, (Action(STEP_INTO),) * 4, False)
+        with pytest.raises(Unrenderable):
+            tokenizer.encode_session(session)
+        two = tokenizer.encode_session(session._replace(states=states[:2], actions=session.actions[:1]))
+        assert tokenizer.encode_session(session, room=two.length) == two
 
     @given(session=sessions())
     def test_one_call_for_all_texts_changes_nothing(self, tokenizer: Tokenizer, session: Session):
