@@ -186,8 +186,8 @@ def full(limit, first, own):
     """Rows; from the third step to the fifth no file can grow beyond a size, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for step, rows in enumerate(batches(EXPERIMENT.data, first, own), first):
-        if step == 5:
-            for thread in threading.enumerate():  # let the save under way fail; joined, it would raise here
+        if step in (3, 5):  # the save under way succeeds, or fails, before that changes
+            for thread in threading.enumerate():  # joined, it would raise here
                 while thread.name == "save_finalize" and thread.is_alive():
                     threading.Event().wait(0.01)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit if 3 <= step < 5 else soft, hard))
