@@ -80,6 +80,13 @@ def long(n):
 
 def big(items):
     return len(items)
+
+
+def adder(n):
+    def add(m):
+        return n + m
+
+    return add
 '''
 
 TESTS = """\
@@ -88,7 +95,7 @@ import unittest
 
 import pytest
 
-from shapes.areas import Square, big, countdown, deep, fibonacci, following, long, rest, total
+from shapes.areas import Square, adder, big, countdown, deep, fibonacci, following, long, rest, total
 
 
 @pytest.mark.parametrize("side", range(6))
@@ -121,6 +128,10 @@ def test_limits():
 def test_recursion_ends():
     with pytest.raises(RecursionError):
         deep(10**6)
+
+
+def test_closure():
+    assert adder(1)(2) == 3
 
 
 def test_no_tracer():
