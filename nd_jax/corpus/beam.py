@@ -114,7 +114,7 @@ def collect_with_beam(
     total = max((p.first + (len(p.programs) or p.synthetic[1] - p.synthetic[0]) for p in parts), default=0)
     task = functools.partial(record_piece, limits=limits, verify=verify, generator=generator, seed=seed)
     with beam.Pipeline(options=PipelineOptions(list(options))) as pipeline:
-        (
+        _ = (
             pipeline
             | "pieces" >> beam.Create(parts)
             | "spread" >> beam.Reshuffle()

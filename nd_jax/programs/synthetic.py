@@ -129,6 +129,8 @@ _FIRST = Weighted((STR, 4.5), (INTS, 2.5), (INT, 2), (WORDS, 0.8), (DICT, 1.2), 
 
 DRAFTS = 1000
 """Most drafts of a program: one is thrown away if it is too long, or found no use for its second function."""
+_SUBJECT_DRAFTS = 200
+"""Most drafts about a subject: one that does not fit into ``max_lines`` (a class, say) gives way to none."""
 
 
 def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Iterator[Program]:
@@ -145,6 +147,8 @@ def generate(config: SyntheticConfig, seed: int, start: int, stop: int) -> Itera
         plan = _Plan.draw(config, Dice(f"{seed}/{index}"))
         subject = Dice(f"{seed}/{index}/subject").draw(subjects)
         for draft in range(DRAFTS):
+            if draft == _SUBJECT_DRAFTS:
+                subject = "plain"
             writer = _Writer(config, plan, Dice(f"{seed}/{index}/{draft}"), subject, choice)
             program = writer.program(f"synthetic/{seed}/{index}")
             if (

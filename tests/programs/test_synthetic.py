@@ -297,6 +297,14 @@ def test_a_subjects_programs_end_soon_raise_only_what_they_mean_to_and_are_about
         )
 
 
+def test_a_subject_that_does_not_fit_gives_way_to_plain_programs():
+    short = list(
+        generate(dataclasses.replace(about("classes"), max_lines=6, helpers=0.0, nested=0.0), 0, 0, 3)
+    )
+    assert not any("class" in program.source for program in short)
+    assert max(program.source.count("\n") for program in short) <= 6
+
+
 def test_recursive_programs_call_themselves():
     for program in generate(about("recursion"), 0, 0, 40):
         functions = [node for node in ast.parse(program.source).body if isinstance(node, ast.FunctionDef)]
