@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import tyro
 
@@ -760,10 +760,7 @@ def main() -> None:
     name = next((name for n in (2, 1) if (name := " ".join(words[:n])) in VERBS), None)
     try:
         if name is None:
-            asked = not words or words[0] in ("-h", "--help")
-            print(_overview() if asked else f"nd: there is no verb {words[0]!r}\n\n{_overview()}",
-                  file=sys.stdout if asked else sys.stderr, flush=True)  # fmt: skip
-            raise SystemExit(0 if asked else 2)
+            _say_verbs(words)
         _run(name, words[len(name.split()) :])
     except UserError as error:
         print(f"nd {name}: {error}", file=sys.stderr)
@@ -787,10 +784,19 @@ def _run(name: str, words: Sequence[str]) -> None:
         tyro.cli(verb, prog=f"nd {name}", description=description, args=words)
 
 
-def _overview() -> str:
-    """What `nd --help` prints."""
-    lines = [f"  {name:22}{(inspect.getdoc(verb) or '').splitlines()[0]}" for name, verb in VERBS.items()]
-    return "\n".join(
-        ["usage: nd VERB [options]", "", "Pretrain and evaluate neural debuggers.", "", *lines, "",
+def _say_verbs(words: Sequence[str]) -> NoReturn:
+    """Print the verbs, or those of the group that the first word names, and exit."""
+    helps = ("-h", "--help")
+    group = {name: verb for name, verb in VERBS.items() if words and name.startswith(f"{words[0]} ")}
+    rest = words[1:] if group else words
+    asked = not rest or rest[0] in helps
+    shown = group or VERBS
+    lines = [f"  {name:22}{(inspect.getdoc(verb) or '').splitlines()[0]}" for name, verb in shown.items()]
+    overview = "\n".join(
+        [f"usage: nd {words[0] + ' ' if group else ''}VERB [options]", "",
+         "Pretrain and evaluate neural debuggers.", "", *lines, "",
          "`nd VERB --help` shows a verb's options, with examples."]
     )  # fmt: skip
+    wrong = f"nd: there is no verb {' '.join([*words[: len(words) - len(rest)], *rest[:1]])!r}\n\n"
+    print(overview if asked else wrong + overview, file=sys.stdout if asked else sys.stderr, flush=True)
+    raise SystemExit(0 if asked else 2)

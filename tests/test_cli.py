@@ -163,6 +163,7 @@ def test_an_exported_model_comes_back(made, tmp_path):
     ("words", "message"),
     [
         ("trase", "no verb 'trase'"),
+        ("corpus bild", "no verb 'corpus bild'"),
         ("trace --programs absent.jsonl --out {tmp}/x", "absent.jsonl"),
         ("trace show {tmp}", "nd trace"),
         ("tokenizer evaluate --tokenizer {tmp} --traces {tmp}", "{tmp}"),
