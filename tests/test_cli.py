@@ -182,7 +182,7 @@ def test_an_exported_model_comes_back(made, tmp_path):
         ("train {root}/configs/nano.py --train.steps many", "--train.steps"),
         ("train {root}/configs/nano.py --data.traces {tmp} --data.tokenizer {made}/tokenizer", "{tmp}"),
         ("train {root}/configs/nano.py --out {made}/run --data.traces {made}/traces --data.tokenizer "
-         "{made}/tokenizer --model.vocab_size 512", "d_model"),
+         "{made}/tokenizer --data.global_batch 8 --model.vocab_size 512", "d_model"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_without_a_traceback(made, tmp_path, words, message, capsys):

@@ -9,6 +9,8 @@ same compute (iso-FLOP), and all sizes see about the same numbers of tokens. One
 """
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from nd_jax.quickstart import QuickstartConfig
 from nd_jax.scaling.ladder import LadderConfig, rungs
@@ -79,9 +81,22 @@ def make(
 
 
 SHAPE = ("d_model", "n_layers", "n_heads", "n_kv_heads", "head_dim", "d_ff")
-GENERATOR = " ".join(  # the quickstart's programs
-    f"--generator.{name.replace('_', '-')} {value}"
-    for name, value in dataclasses.asdict(QuickstartConfig().generator).items()
-)
+
+
+def words(settings: Any, prefix: str) -> Iterator[str]:
+    """Give settings as options of the command line."""
+    for name, value in dataclasses.asdict(settings).items():
+        option = f"{prefix}.{name.replace('_', '-')}"
+        if dataclasses.is_dataclass(inner := getattr(settings, name)):
+            yield from words(inner, option)
+        elif isinstance(value, bool):
+            yield option if value else f"{prefix}.no-{name.replace('_', '-')}"
+        elif not isinstance(value, Mapping):
+            yield f"{option} {value}"
+        elif value:
+            yield " ".join([option, *(f"{key} {part}" for key, part in value.items())])
+
+
+GENERATOR = " ".join(words(QuickstartConfig().generator, "--generator"))  # the quickstart's programs
 
 study = make()

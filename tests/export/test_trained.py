@@ -73,7 +73,8 @@ def made(tmp_path_factory) -> Path:
     nd("train", ROOT / "configs/nano.py", "--out", out / "run", "--data.traces", out / "traces",
        "--data.tokenizer", out / "tokenizer", "--model.vocab_size", 512, "--model.qk_norm", False,
        "--model.d_model", 64, "--model.n_layers", 2, "--model.n_heads", 2, "--model.n_kv_heads", 2,
-       "--model.head_dim", 32, "--model.d_ff", 128, "--mesh.fsdp", 8, "--train.steps", 60)  # fmt: skip
+       "--model.head_dim", 32, "--model.d_ff", 128, "--mesh.fsdp", 8, "--data.global_batch", 8,
+       "--train.steps", 60)  # fmt: skip
     nd("export", out / "run", "--out", out / "exported")
     (out / "cruxeval.jsonl").write_text("".join(json.dumps(row) + "\n" for row in PROGRAMS))
     return out

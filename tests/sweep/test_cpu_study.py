@@ -22,7 +22,7 @@ from nd_jax.training.config import MetricsConfig, ScheduleConfig, load_config
 config = load_config({str(ROOT / "configs/nano.py")!r})
 config = dataclasses.replace(
     config,
-    data=dataclasses.replace(config.data, row_length=128),
+    data=dataclasses.replace(config.data, row_length=128, global_batch=8),
     schedule=ScheduleConfig(shape="wsd", warmup_steps=2),
     metrics=MetricsConfig(every_steps=1, tensorboard=False, peak_flops=1e12),
     mesh=MeshConfig(fsdp=8),

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from tiny_run import EXPERIMENT, MODEL, WordTokenizer, batches, digest, run
+from tiny_run import EXPERIMENT, MODEL, WordTokenizer, arrays, batches, digest, run
 
 from nd_jax.errors import UserError
 from nd_jax.model.partition import MeshConfig
@@ -159,8 +159,13 @@ def test_a_decay_that_branches_off_ends_as_the_whole_run(tmp_path):
     assert figures["step"] == 6
     records = (tmp_path / "decay/metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in records] == [5, 6]
-    assert digest(tmp_path / "decay/checkpoints/6") == digest(tmp_path / "whole/checkpoints/6")
-    assert digest(tmp_path / "decay/checkpoints/6") != digest(tmp_path / "trunk/checkpoints/8")
+    # Two schedules are two programs, whose sums XLA may order differently: equal to rounding.
+    decay, whole, trunk = (arrays(tmp_path / path) for path in (
+        "decay/checkpoints/6", "whole/checkpoints/6", "trunk/checkpoints/8"))  # fmt: skip
+    for path, array in decay.items():
+        np.testing.assert_allclose(array, whole[path], rtol=1e-4, atol=1e-6, err_msg=path)
+    changed = next(path for path in decay if path.startswith("params"))
+    assert not np.allclose(decay[changed], trunk[changed], rtol=1e-4, atol=1e-6)
 
 
 def test_where_a_run_cannot_start_is_named(finished, tmp_path):

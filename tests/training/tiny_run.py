@@ -88,15 +88,23 @@ def run(out: Path, experiment: Experiment = EXPERIMENT, **more) -> dict:
     return train(experiment, out=out, **arguments)
 
 
-def digest(checkpoint: Path) -> str:
-    """Hash every bit of a checkpoint's parameters and optimizer state."""
+def arrays(checkpoint: Path) -> dict[str, np.ndarray]:
+    """Read a checkpoint's parameters and optimizer state, by path."""
     import orbax.checkpoint as ocp
 
-    hashed = hashlib.sha256()
+    found = {}
     for item in ("params", "optimizer"):
         tree = ocp.StandardCheckpointer().restore(checkpoint.resolve() / item)
-        for path, leaf in sorted(jax.tree_util.tree_leaves_with_path(tree), key=lambda pair: str(pair[0])):
-            hashed.update(str(path).encode() + np.asarray(leaf).tobytes())
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+            found[f"{item}{path}"] = np.asarray(leaf)
+    return found
+
+
+def digest(checkpoint: Path) -> str:
+    """Hash every bit of them."""
+    hashed = hashlib.sha256()
+    for path, array in sorted(arrays(checkpoint).items()):
+        hashed.update(path.encode() + array.tobytes())
     return hashed.hexdigest()
 
 
