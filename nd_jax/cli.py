@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 
@@ -690,7 +690,7 @@ def scaling_fit(
     write_json(json, fit(runs, out, FitConfig(huber=huber, resamples=resamples, seed=seed)))
 
 
-def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART) -> None:
+def quickstart(config: Annotated[QuickstartConfig, tyro.conf.arg(name="")] = QUICKSTART) -> None:
     """Record programs, train a tokenizer and a small neural debugger on them, evaluate it, and step with it.
 
     Everything is kept in one directory; a second call goes on where the first one stopped.
@@ -705,7 +705,7 @@ def quickstart(config: tyro.conf.OmitArgPrefixes[QuickstartConfig] = QUICKSTART)
     run(config)
 
 
-def ablate(config: tyro.conf.OmitArgPrefixes[AblationConfig] = AblationConfig()) -> None:
+def ablate(config: Annotated[AblationConfig, tyro.conf.arg(name="")] = AblationConfig()) -> None:
     """Compare variants of the trace language, each trained on as many tokens, by bits per state.
 
     Each variant once, then the best ones and the base with more seeds. A second call goes on where the first

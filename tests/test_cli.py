@@ -204,3 +204,11 @@ def test_help_starts_without_jax():
         )
         assert done.stdout.strip().endswith("False")
         assert "usage: nd" in done.stdout
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_can_be_asked(verb, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        nd(*verb.split(), "--help")
+    assert not stopped.value.code
+    assert f"nd {verb}" in capsys.readouterr().out
