@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nd_jax.cli import main
+from nd_jax.cli import VERBS, main
 
 ROOT = Path(__file__).parent.parent
 SIZES = {
@@ -206,7 +206,7 @@ def test_help_starts_without_jax():
         assert "usage: nd" in done.stdout
 
 
-@pytest.mark.parametrize("verb", cli.VERBS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_can_be_asked(verb, capsys):
     with pytest.raises(SystemExit) as stopped:
         nd(*verb.split(), "--help")
