@@ -10,9 +10,7 @@ environment our own speed alone is printed.
 """
 
 import argparse
-import json
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,9 +21,9 @@ import jax
 import numpy as np
 from flax import nnx
 
+from benchmarks.peer import start, write_model
 from nd_jax.console import console, table, track, write_json
 from nd_jax.decoding.engine import DecodeConfig, Decoder
-from nd_jax.export.hugging_face import settings, weights
 from nd_jax.model.config import ModelConfig
 from nd_jax.model.transformer import abstract
 
@@ -89,23 +87,12 @@ def theirs(
     python: Path, folder: Path, model: ModelConfig, params: dict[str, Any], prompts: list[list[int]]
 ) -> Run:
     """The `generate` of transformers in a process of its own, warmed up."""
-    np.savez(folder / "weights.npz", **weights(model, params))  # pyright: ignore[reportArgumentType]
+    write_model(folder, model, params, PROMPT + NEW)
     np.save(folder / "prompts.npy", np.array(prompts))
-    (folder / "config.json").write_text(json.dumps(settings(model, PROMPT + NEW)))
-    script = Path(__file__).with_name("transformers_generate.py")
-    process = subprocess.Popen(
-        [python, script, folder, str(NEW), str(os.cpu_count())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    asks, answers = process.stdin, process.stdout
+    answer = start(python, "transformers_generate.py", folder, NEW, os.cpu_count())
 
     def run() -> Decoded:
-        print(file=asks, flush=True)
-        return Decoded(**json.loads(answers.readline()))
+        return Decoded(**answer())
 
     run()
     return run

@@ -20,7 +20,6 @@ end by waiting for the device.
 import argparse
 import json
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,10 +31,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.peer import start, write_model
 from nd_jax.__main__ import restart_with_allocator
 from nd_jax.console import console, table, write_json
 from nd_jax.errors import UserError
-from nd_jax.export.hugging_face import settings, weights
 from nd_jax.model.attention import resolve
 from nd_jax.model.partition import batch_sharding, make_mesh
 from nd_jax.model.transformer import compute_dtype
@@ -185,29 +184,15 @@ class Ours:
 
 def theirs(python: Path, folder: Path, experiment: Experiment, params: Any, steps: int) -> TakeTurn:
     """The step of transformers in a process of its own."""
-    np.savez(folder / "weights.npz", **weights(experiment.model, params))  # pyright: ignore[reportArgumentType]
+    write_model(folder, experiment.model, params, experiment.data.row_length)
     np.save(folder / "tokens.npy", random_rows(experiment)["tokens"])
-    config = settings(experiment.model, experiment.data.row_length)
-    (folder / "config.json").write_text(json.dumps(config))
     rule = experiment.optimizer
     (folder / "optimizer.json").write_text(json.dumps({
         "lr": rule.learning_rate, "betas": [rule.b1, rule.b2], "eps": rule.eps,
         "weight_decay": rule.weight_decay, "clip_norm": rule.clip_norm,
     }))  # fmt: skip
-    script = Path(__file__).with_name("transformers_train.py")
-    process = subprocess.Popen(
-        [python, script, folder, str(steps), str(len(os.sched_getaffinity(0)))],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    asks, answers = process.stdin, process.stdout
-
-    def turn() -> Turn:
-        print(file=asks, flush=True)
-        return Turn(**json.loads(answers.readline()))
-
-    return turn
+    answer = start(python, "transformers_train.py", folder, steps, len(os.sched_getaffinity(0)))
+    return lambda: Turn(**answer())
 
 
 def matmul(kind: str, device: Any, dtype: str) -> tuple[TakeTurn, float]:

@@ -14,20 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
+from transformers_model import load
 
 
 def main(folder: Path, new: int, threads: int) -> None:
     """Serve until standard input ends."""
-    torch.set_num_threads(threads)
-    settings = json.loads((folder / "config.json").read_text())
-    config = transformers.AutoConfig.for_model(**settings)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    state = {name: torch.from_numpy(array) for name, array in np.load(folder / "weights.npz").items()}
-    missing, unexpected = model.load_state_dict(state, strict=False)
-    tied = {"lm_head.weight"} if settings["tie_word_embeddings"] else set()
-    assert set(missing) <= tied, missing
-    assert not unexpected, unexpected
+    model = load(folder, threads).eval()
     prompts_BxP = torch.from_numpy(np.load(folder / "prompts.npy").astype(np.int64))
     options = {
         "max_new_tokens": new, "do_sample": False, "use_cache": True, "eos_token_id": None, "pad_token_id": 0,

@@ -797,6 +797,6 @@ def _say_verbs(words: Sequence[str]) -> NoReturn:
          "Pretrain and evaluate neural debuggers.", "", *lines, "",
          "`nd VERB --help` shows a verb's options, with examples."]
     )  # fmt: skip
-    wrong = f"nd: there is no verb {' '.join([*words[: len(words) - len(rest)], *rest[:1]])!r}\n\n"
+    wrong = f"nd: there is no verb {' '.join(words[: 2 if group else 1])!r}\n\n"
     print(overview if asked else wrong + overview, file=sys.stdout if asked else sys.stderr, flush=True)
     raise SystemExit(0 if asked else 2)

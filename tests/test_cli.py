@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from run_verb import nd
 
-from nd_jax.cli import VERBS, main
+from nd_jax.cli import VERBS
 
 ROOT = Path(__file__).parent.parent
 SIZES = {
@@ -26,15 +27,6 @@ CRUXEVAL = [
     {"code": "def f(x):\n    return x + 1", "input": "1", "output": "2", "id": "sample_0"},
     {"code": "def f(s, n):\n    return s * n", "input": "'ab', 2", "output": "'abab'", "id": "sample_1"},
 ]
-
-
-def nd(*words: object) -> None:
-    """Run a verb in this process."""
-    old, sys.argv = sys.argv, ["nd", *map(str, words)]
-    try:
-        main()
-    finally:
-        sys.argv = old
 
 
 def figures(path: Path):

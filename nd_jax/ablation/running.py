@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nd_jax import files
 from nd_jax.ablation.comparing import accuracy_table, action_table, best, compare, comparison_table, plot
 from nd_jax.ablation.measuring import StateScores, measure
 from nd_jax.ablation.variants import BASE, VARIANTS, AblationConfig, Variant
@@ -232,8 +233,8 @@ class _Study:
 
     def _keep(self, key: str, result: dict[str, Any]) -> None:
         path = self.config.out / "runs" / key / "result.json"
-        write_json(path.with_suffix(".partial"), result)
-        path.with_suffix(".partial").replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_json(path, result)
         self.results[key] = result
 
     def _time_left(self, number: int) -> str:

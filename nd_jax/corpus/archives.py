@@ -63,7 +63,8 @@ def _archives(folder: Path) -> list[Path]:
 
 def look_into(archive: Path, package: Package) -> Contents:
     """List the tests of a source archive, and what tells whether it fits a corpus."""
-    names = [PurePosixPath(*PurePosixPath(name).parts[1:]) for name in _names(archive)]
+    members = _names(archive)
+    names = [PurePosixPath(*PurePosixPath(name).parts[1:]) for name in members]
     tests = [path for path in names if _is_test(path)]
     roots = [PurePosixPath(path) for path in package.tests]
     below = [path for path in tests if any(path.is_relative_to(root) for root in roots)]
@@ -72,7 +73,7 @@ def look_into(archive: Path, package: Package) -> Contents:
         [str(path) for path in below],
         [str(path) for path in tests if path not in below],
         [str(path) for path in names if path.suffix in _COMPILED],
-        _licence(archive),
+        _licence(archive, members),
     )
 
 
@@ -88,8 +89,8 @@ def _names(archive: Path) -> list[str]:
         return [member.name for member in file if member.isfile()]
 
 
-def _licence(archive: Path) -> str:
-    name = next((name for name in _names(archive) if PurePosixPath(name).match("*/PKG-INFO")), None)
+def _licence(archive: Path, members: Sequence[str]) -> str:
+    name = next((name for name in members if PurePosixPath(name).match("*/PKG-INFO")), None)
     if name is None:
         return ""
     if archive.suffix == ".zip":

@@ -159,12 +159,11 @@ def gather(folder: Path, out: Path) -> TraceDataset:
             "copy all of its files, or collect anew"
         )
     with TraceWriter(out, settings=described["settings"]) as writer:
-        done = writer.seen.copy()
         for index in range(described["programs"]):
             _, name, split, *told = _read(places[index])
-            if done[name]:
-                done[name] -= 1
-            elif split is None:
+            if writer.has(name):
+                continue
+            if split is None:
                 writer.drop(name, *told)
             else:
                 writer.add(from_json(told[0]), split, told[0])

@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
@@ -31,6 +30,7 @@ from nd_jax.corpus.collected import content_of, read_calls, split_of_call
 from nd_jax.corpus.recipe import Package, Recipe, SuiteLimits
 from nd_jax.corpus.suite import Job, Outcome
 from nd_jax.errors import UserError
+from nd_jax.files import write_json
 from nd_jax.tracing.dataset import TraceDataset, TraceWriter, finished, open_traces
 from nd_jax.tracing.schema import Trace
 
@@ -93,17 +93,10 @@ def _claim(recipe: Recipe, out: Path, verify: bool) -> None:
                 f"{out} was begun with another recipe or other settings; give another folder, or remove it"
             )
         return
-    if out.exists() and any(entry.name != "recipe.part" for entry in out.iterdir()):
+    if out.exists() and any(entry.name != "recipe.json.partial" for entry in out.iterdir()):
         raise UserError(f"{out} is not empty and holds no corpus; give a new folder")
     out.mkdir(parents=True, exist_ok=True)
-    _write(path, settings)
-
-
-def _write(path: Path, table: dict[str, Any]) -> None:
-    """Write JSON whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    part.replace(path)
+    write_json(path, settings)
 
 
 def _packages(recipe: Recipe, out: Path, workers: int, verify: bool) -> list[Report]:
@@ -147,7 +140,7 @@ def _record(package: Package, recipe: Recipe, out: Path, verify: bool) -> Report
         python = make_environment(work / "environment", archive, (*recipe.requires, *package.requires))
     except Failed as failure:
         report = dataclasses.replace(plain, detail=str(failure))
-        _write(out / "packages" / f"{package.name}.json", asdict(report))
+        write_json(out / "packages" / f"{package.name}.json", asdict(report))
         return report
     seeds = _HASH_SEEDS if verify else _HASH_SEEDS[:1]
     outcomes = [
@@ -164,7 +157,7 @@ def _record(package: Package, recipe: Recipe, out: Path, verify: bool) -> Report
     report = dataclasses.replace(report, traces=count, dropped=dict(writer.dropped.most_common()))
     if report.status == "ok" and not count:
         report = dataclasses.replace(report, status="no calls", detail="none of its functions was recorded")
-    _write(out / "packages" / f"{package.name}.json", asdict(report))
+    write_json(out / "packages" / f"{package.name}.json", asdict(report))
     return report
 
 
@@ -259,37 +252,19 @@ def _merge(recipe: Recipe, out: Path, reports: list[Report]) -> TraceDataset:
         if report.traces
     }
     with TraceWriter(folder, {"packages": sources, "limits": asdict(recipe.limits)}) as writer:
-        done = Counter(writer.seen)
         contents: set[int] = set()
         traces = (trace for dataset in datasets for trace in dataset)
         for trace in track(traces, "writing", sum(map(len, datasets))):
             content = hash(content_of(trace))
             repeated = content in contents
             contents.add(content)
-            if done[trace.id]:
-                done[trace.id] -= 1
-            elif repeated:
+            if writer.has(trace.id):
+                continue
+            if repeated:
                 writer.drop(trace.id, "same trace in another package")
             else:
                 writer.add(trace, split_of_call(trace))
         for drop in (drop for dataset in datasets for drop in dataset.dropped()):
-            if done[drop["id"]]:
-                done[drop["id"]] -= 1
-            else:
-                writer.drop(**{"program_id": drop["id"], "reason": drop["reason"], "detail": drop["detail"]})
+            if not writer.has(drop["id"]):
+                writer.drop(drop["id"], drop["reason"], drop["detail"])
     return open_traces(folder, "all")
-
-
-def bring_in(folder: Path, out: Path) -> TraceDataset:
-    """Make a trace dataset of what ``pytest --nd-trace`` wrote."""
-    with TraceWriter(out) as writer:
-        done = Counter(writer.seen)
-        for found in track(read_calls(folder), "importing"):
-            name = found.id if isinstance(found, Trace) else found.place
-            if done[name]:
-                done[name] -= 1
-            elif isinstance(found, Trace):
-                writer.add(found, split_of_call(found))
-            else:
-                writer.drop(found.place, found.reason, found.detail)
-    return open_traces(out, "all")

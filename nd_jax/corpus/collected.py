@@ -1,6 +1,7 @@
 """What the pytest plugin wrote, read back: checked, and each distinct call once."""
 
 import ast
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,8 +36,6 @@ def read_calls(folder: Path) -> Iterator[Trace | Rejected]:
 
 
 def _drops(file: Path) -> Iterator[Rejected]:
-    import json
-
     for line in file.read_bytes().splitlines():
         try:
             record = json.loads(line)

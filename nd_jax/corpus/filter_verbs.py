@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -16,7 +16,7 @@ from nd_jax.tracing.pool import WorkerLimits
 def dedup(
     traces: tyro.conf.Positional[tuple[Path, ...]],
     out: Path,
-    config: tyro.conf.OmitArgPrefixes[DeduplicationConfig] = DeduplicationConfig(),
+    config: Annotated[DeduplicationConfig, tyro.conf.arg(name="")] = DeduplicationConfig(),
     json: Path | None = None,
 ) -> None:
     """Copy trace datasets into one, leaving out what repeats an earlier trace.
@@ -106,7 +106,7 @@ def _digest(path: Path) -> str:
 def mutate(
     traces: tyro.conf.Positional[tuple[Path, ...]],
     out: Path,
-    config: tyro.conf.OmitArgPrefixes[MutationConfig] = MutationConfig(),
+    config: Annotated[MutationConfig, tyro.conf.arg(name="")] = MutationConfig(),
     workers: int = 2,
     verify: bool = True,
     limits: WorkerLimits = WorkerLimits(),

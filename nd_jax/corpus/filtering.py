@@ -1,6 +1,5 @@
 """Copy trace datasets into a new one, leaving out what a rule names, which is counted and listed."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,25 +41,16 @@ def filter_traces(
     sources = [open_traces(path, "all") for path in datasets]
     made_of = [{"fingerprint": source.fingerprint, "settings": source.info["settings"]} for source in sources]
     with TraceWriter(out, settings={**settings, "sources": made_of}) as writer:
-        done = Counter(writer.seen)
         for source in sources:
             for drop in source.dropped():
-                if not _take(done, drop["id"]):
+                if not writer.has(drop["id"]):
                     writer.drop(drop["id"], drop["reason"], drop["detail"])
             for trace in track(source, f"reading {source.directory.name}", len(source)):
                 removal = rule(trace)
-                if _take(done, trace.id):
+                if writer.has(trace.id):
                     continue
                 if removal is None:
                     writer.add(trace)
                 else:
                     writer.drop(trace.id, *removal)
     return open_traces(out, "all")
-
-
-def _take(done: Counter[str], name: str) -> bool:
-    """Tell whether a killed call has written this one already; each time it has counts once."""
-    if not done[name]:
-        return False
-    done[name] -= 1
-    return True

@@ -141,10 +141,10 @@ def import_(calls: tyro.conf.Positional[Path], out: Path, json: Path | None = No
       json: also write {recorded, dropped: {reason: n}} to this file.
     """
     from nd_jax.console import write_json
-    from nd_jax.corpus.build import bring_in
-    from nd_jax.tracing.collect import show_counts
+    from nd_jax.corpus.collected import read_calls, split_of_call
+    from nd_jax.tracing.collect import bring_in, show_counts
 
-    write_json(json, show_counts(bring_in(calls, out)))
+    write_json(json, show_counts(bring_in(read_calls(calls), out, split=split_of_call)))
 
 
 SAMPLE = 2000

@@ -17,8 +17,8 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from nd_jax.data.layout import Rows
 from nd_jax.data.rows import ROWS
 from nd_jax.errors import UserError
+from nd_jax.files import write_json
 from nd_jax.tracing.records import Records
-from nd_jax.tracing.tfds_format import write_json
 
 DESCRIPTION = "packed.json"
 FORMAT = 1

@@ -5,20 +5,20 @@ scatters by several percent, more than a scaling law can bear.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from nd_jax.console import track
 from nd_jax.data.layout import Rows, lay_out
 from nd_jax.data.rows import RowSource
 from nd_jax.errors import UserError
 from nd_jax.evaluation.verbs import Model
-from nd_jax.model import transformer
-from nd_jax.model.loss import next_token_losses
 from nd_jax.tracing.dataset import open_traces
-from nd_jax.training.step import FIELDS
+from nd_jax.training.step import loss_sums
 
 BATCH = 16
 """Rows that the model reads at once."""
@@ -42,18 +42,13 @@ def heldout_loss(model: Model, traces: Sequence[Path], rows: int) -> dict[str, A
     if not traces or rows < BATCH:
         raise UserError(f"name held-out traces (--traces DIR) and at least {BATCH} --rows")
     sources = [RowSource(open_traces(path, "heldout"), model.tokenizer, data) for path in traces]
-
-    @jax.jit
-    def sums(params: dict[str, Any], batch: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
-        losses = next_token_losses(transformer.bind(config, params), *(batch[name] for name in FIELDS))
-        return losses.loss_sum, (batch["weights"] * losses.correct_BxT).sum()
-
+    sums = jax.jit(partial(loss_sums, config))
     loss = right = weight = 0.0
     for first in track(range(0, rows - rows % BATCH, BATCH), "held-out rows"):
         numbers = range(first, first + BATCH)
         block = Rows.join([sources[k % len(sources)][k // len(sources)] for k in numbers])
         batch = lay_out(block, data, model.tokenizer)
-        both = sums(model.params, batch)
-        loss, right = loss + float(both[0]), right + float(both[1])
+        of_batch = np.asarray(sums(model.params, batch))
+        loss, right = loss + float(of_batch[0]), right + float(of_batch[1])
         weight += float(batch["weights"].sum())
     return {"loss": loss / weight, "accuracy": right / weight, "rows": rows - rows % BATCH, "weight": weight}

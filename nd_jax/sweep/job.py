@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TextIO
 
 from nd_jax.console import console
 from nd_jax.errors import UserError
+from nd_jax.files import write_json
 from nd_jax.sweep.study import Job
 from nd_jax.training.config import diff, from_dict, to_dict
 
@@ -90,7 +91,7 @@ def do(job: Job) -> State:
         if (job.folder / DONE).exists():
             return state(job)
         refuse_other(job)
-        _write(job.folder / BEGUN, _record(job))
+        write_json(job.folder / BEGUN, _record(job))
         (job.folder / FAILED).unlink(missing_ok=True)
         seconds = 0.0
         for words in job.commands:
@@ -101,15 +102,16 @@ def do(job: Job) -> State:
             returned = call(words, log, pass_fds=(lock,))
             passed = time.perf_counter() - start
             if returned:
-                _write(job.folder / FAILED, {"reason": _reason(words, returned, log, begin)})
-                return State("failed", *_read_metrics(job), reason=_reason(words, returned, log, begin))
+                reason = _reason(words, returned, log, begin)
+                write_json(job.folder / FAILED, {"reason": reason})
+                return State("failed", *_read_metrics(job), reason=reason)
             if words[0] == "train":
                 figures = _read(job.folder / "train.json") or {}
                 if figures.get("stopped") != "finished":
                     raise KeyboardInterrupt
                 passed = max(passed, figures["seconds"])
             seconds += passed
-        _write(job.folder / DONE, {"seconds": seconds})
+        write_json(job.folder / DONE, {"seconds": seconds})
         return state(job)
 
 
@@ -160,7 +162,8 @@ def keep_failure(job: Job, returned: int) -> None:
     if not (job.folder / FAILED).exists():
         log = job.folder / LOG
         with (log if log.exists() else Path(os.devnull)).open(encoding="utf-8", errors="replace") as lines:
-            _write(job.folder / FAILED, {"reason": _reason(("sweep", "run", job.name), returned, lines, 0)})
+            reason = _reason(("sweep", "run", job.name), returned, lines, 0)
+        write_json(job.folder / FAILED, {"reason": reason})
 
 
 def _record(job: Job) -> dict[str, Any]:
@@ -221,10 +224,3 @@ def _read(path: Path) -> dict[str, Any] | None:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError):
         return None
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    """Write a file of JSON whole, or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)

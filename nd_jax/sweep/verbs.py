@@ -11,7 +11,8 @@ import tyro
 from nd_jax.sweep.cluster import GkeConfig, SlurmConfig
 
 if TYPE_CHECKING:
-    from nd_jax.sweep.study import Plan
+    from nd_jax.sweep.job import State
+    from nd_jax.sweep.study import Job, Plan
     from nd_jax.sweep.times import Times
 
 
@@ -80,11 +81,7 @@ def sweep(
         if any(job.result and states[job.name].kind == "done" for job in plan.jobs):
             keep(plan)
         for name, state in failed.items():
-            console.print(
-                f"{name} failed, see {plan.job(name).folder}/log.txt: {state.reason}",
-                style="red",
-                soft_wrap=True,
-            )
+            _say_failed(plan.job(name), state)
         if any(state.kind != "done" for state in states.values()):
             console.print(f"the same command does what is left: nd sweep {study}")
             raise SystemExit(1)
@@ -150,9 +147,7 @@ def status(
     write_json(json, {"runs": _show(plan, times)})
     for job in plan.jobs:
         if (state := jobs.state(job)).kind == "failed":
-            console.print(
-                f"{job.name} failed, see {job.folder}/log.txt: {state.reason}", style="red", soft_wrap=True
-            )
+            _say_failed(job, state)
     parts = [times.left([job], jobs.state(job).progress or 0.0) or 0.0 for job in plan.jobs]
     console.print(f"about {duration(sum(parts))} left" if sum(parts) else "all runs are done")
 
@@ -185,6 +180,14 @@ def collect(
     for reason in left_out:
         console.print(f"left out: {reason}")
     write_json(json, {"points": len(points), "left_out": left_out})
+
+
+def _say_failed(job: "Job", state: "State") -> None:
+    from nd_jax.console import console
+    from nd_jax.sweep.job import LOG
+
+    where = f"{job.name} failed, see {job.folder / LOG}: {state.reason}"
+    console.print(where, style="red", soft_wrap=True)
 
 
 def _show(plan: "Plan", times: "Times") -> dict[str, Any]:

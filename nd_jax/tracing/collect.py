@@ -1,7 +1,6 @@
 """Record programs into a trace dataset, with progress, counting what is dropped by reason."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 from nd_jax.console import console, table, track
 from nd_jax.programs.jsonl import Rejected
 from nd_jax.programs.program import Program
+from nd_jax.programs.splits import Split
 from nd_jax.tracing.dataset import TraceDataset, TraceWriter, open_traces
 from nd_jax.tracing.pool import WorkerLimits, record
 from nd_jax.tracing.schema import Trace
@@ -60,31 +60,35 @@ def collect(
     return open_traces(out, "all")
 
 
-def bring_in(traces: Iterable[Trace | Rejected], out: Path, total: int | None = None) -> TraceDataset:
-    """Write traces that were collected elsewhere to a new dataset; `total` tells the time left."""
+def bring_in(
+    traces: Iterable[Trace | Rejected],
+    out: Path,
+    total: int | None = None,
+    split: Callable[[Trace], Split | None] = lambda trace: None,
+) -> TraceDataset:
+    """Write traces that were collected elsewhere to a new dataset.
+
+    Args:
+      traces: the traces, and what could not be read.
+      out: the dataset's directory.
+      total: how many there are, where that is known, for the time left.
+      split: tells a trace's split; None: by its program.
+    """
     with TraceWriter(out) as writer:
         remaining = None if total is None else total - writer.seen.total()
         for trace in track(_not_yet(traces, writer), "importing", remaining):
             if isinstance(trace, Trace):
-                writer.add(trace)
+                writer.add(trace, split(trace))
             else:
                 writer.drop(trace.place, trace.reason, trace.detail)
     return open_traces(out, "all")
 
 
 def _not_yet(items: Iterable[T], writer: TraceWriter) -> Iterator[T]:
-    """Leave out what a killed call has written: an id as often as it has, for two programs may share one."""
-    done = Counter(writer.seen)
-
-    def left() -> Iterator[T]:
-        for item in items:
-            name = item.place if isinstance(item, Rejected) else item.id
-            if done[name]:
-                done[name] -= 1
-            else:
-                yield item
-
-    return left()
+    """Leave out what a killed call has written."""
+    for item in items:
+        if not writer.has(item.place if isinstance(item, Rejected) else item.id):
+            yield item
 
 
 def show_counts(dataset: TraceDataset) -> dict[str, Any]:

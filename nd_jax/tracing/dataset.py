@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from nd_jax.errors import UserError
+from nd_jax.files import write_json
 from nd_jax.programs.splits import Split, split_of
 from nd_jax.tracing import tfds_format
 from nd_jax.tracing.records import Records
@@ -44,7 +45,7 @@ class TraceWriter:
 
     Attributes:
       seen: ids of the programs that a killed run recorded or dropped, and how often each; the caller leaves
-        them out.
+        them out, as `has` tells.
       recorded: traces added so far, by split.
       dropped: programs dropped so far, by reason.
 
@@ -68,6 +69,7 @@ class TraceWriter:
         unfinished.mkdir(parents=True, exist_ok=True)
         self._journal_path = self.directory / _JOURNAL
         self._continue()
+        self._seen_left = Counter(self.seen)
         self._journal = open(self._journal_path, "ab", buffering=0)  # noqa: SIM115  # closed in __exit__
         if self._journal.tell() == 0:
             self._write("begun", self._settings)
@@ -104,6 +106,16 @@ class TraceWriter:
     def _write(self, kind: str, head: Any, body: str = "") -> None:
         line = f"{kind}\t{encode_json(head)}\t{body}\n"
         self._journal.write(line.encode("utf-8", "backslashreplace"))
+
+    def has(self, program_id: str) -> bool:
+        """Tell whether a killed run has written a program; true as often as it has, for two may share an id.
+
+        To be asked once for each program, in order, before it is added or dropped.
+        """
+        if not self._seen_left[program_id]:
+            return False
+        self._seen_left[program_id] -= 1
+        return True
 
     def add(self, trace: Trace, split: Split | None = None, json: str | None = None) -> None:
         """Add a trace; ``split`` is its program's and ``json`` its text, where they are known already."""
@@ -169,7 +181,7 @@ class TraceWriter:
             {split: shards[split].bytes for split in SPLITS},
             text,
         )
-        tfds_format.write_json(self.directory / _METADATA, info)
+        write_json(self.directory / _METADATA, info)
         self._journal_path.unlink()  # from here on the folder is finished, whatever else is left
         shutil.rmtree(self.directory / _UNFINISHED)
 

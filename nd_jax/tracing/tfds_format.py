@@ -4,9 +4,9 @@ A record is a ``tf.train.Example`` with the byte features ``id`` and ``trace``. 
 write one and 1.7 s to import, this takes 3 us; the tests hold each to read the other's.
 """
 
-import json
 from pathlib import Path
-from typing import Any
+
+from nd_jax.files import write_json
 
 NAME = "nd_traces"
 _FEATURES = ("id", "trace")  # in the order of the wire
@@ -110,10 +110,3 @@ def write_description(
     }
     write_json(directory / "features.json", features)
     write_json(directory / "dataset_info.json", description)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)

@@ -7,14 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from nd_jax.data.layout import KINDS
 from nd_jax.data.pipeline import RowStream, global_batches
 from nd_jax.model.config import ModelConfig
 from nd_jax.model.partition import batch_sharding, replicated
 from nd_jax.training.config import Experiment
 from nd_jax.training.distributed import own_rows, place
 from nd_jax.training.loop import Check, Hook
-from nd_jax.training.step import FIELDS, loss_sums
+from nd_jax.training.step import BY_KIND, FIELDS, loss_sums, losses_by_kind
 
 
 def heldout_loss(experiment: Experiment, stream: RowStream) -> Hook:
@@ -31,7 +30,7 @@ def heldout_loss(experiment: Experiment, stream: RowStream) -> Hook:
         sharding = batch_sharding(mesh)
         own = own_rows(sharding, data.global_batch)
         rows = global_batches(stream, data, 0, own)
-        total = np.zeros(2 + 2 * (len(KINDS) - 1))
+        total = np.zeros(2 + len(BY_KIND))
         weight = 0.0
         for _ in range(config.batches):
             check()
@@ -44,10 +43,8 @@ def heldout_loss(experiment: Experiment, stream: RowStream) -> Hook:
             weight += float(sums[-1])
         weight = weight or 1.0
         figures = {"heldout/loss": total[0] / weight, "heldout/accuracy": total[1] / weight}
-        parts = len(KINDS) - 1
-        for kind, nll, count in zip(KINDS[1:], total[2 : 2 + parts], total[2 + parts :], strict=True):
-            if count:
-                figures[f"heldout/loss/{kind}"] = nll / count
+        by_kind = losses_by_kind(dict(zip(BY_KIND, total[2:], strict=True)))
+        figures |= {f"heldout/loss/{kind}": loss for kind, loss in by_kind.items()}
         return {name: float(value) for name, value in figures.items()}
 
     return Hook(config.every_steps, call)

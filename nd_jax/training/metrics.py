@@ -26,9 +26,9 @@ from jax.sharding import AxisType
 from rich.progress import BarColumn, Progress, TextColumn
 
 from nd_jax.console import console
-from nd_jax.data.layout import KINDS
 from nd_jax.training.chips import peak_of_kind
 from nd_jax.training.config import Experiment
+from nd_jax.training.step import BY_KIND, losses_by_kind
 
 
 def peak_flops(device: Any) -> float | None:
@@ -53,7 +53,6 @@ def _measured_matmul(n: int = 1024, tries: int = 5) -> float:
     return 2.0 * n**3 / min(seconds)
 
 
-BY_KIND = tuple(f"{what}_{kind}" for what in ("nll", "count") for kind in KINDS[1:])
 SUMS = ("steps", "loss", "accuracy", "weight", "tokens", *BY_KIND)
 """What is summed over the steps of a record; loss and accuracy by weight."""
 
@@ -231,9 +230,7 @@ class Recorder:
             "input_wait": (self._waited - self._since[1]) / passed,
             "skipped": metrics.get("skipped", 0.0),
         }
-        for kind in KINDS[1:]:
-            if count := sums[f"count_{kind}"]:
-                record[f"loss/{kind}"] = sums[f"nll_{kind}"] / count
+        record |= {f"loss/{kind}": loss for kind, loss in losses_by_kind(sums).items()}
         if self._first:
             record["goodput"] = self.productive / max(time.time() - self._life["started"], 1e-9)
         if self._peak:

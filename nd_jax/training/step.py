@@ -3,7 +3,7 @@ program.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -26,6 +26,9 @@ FIELDS = ("tokens", "targets", "weights", "segments", "positions")
 Batch = dict[str, Any]
 """The rows of a step, each field ``[B, T]``: `FIELDS`, and ``kinds`` where the loss is told by kind too."""
 
+BY_KIND = tuple(f"{what}_{kind}" for what in ("nll", "count") for kind in KINDS[1:])
+"""Of the targets of each kind, the sum of the losses, unweighted; of each, their number."""
+
 METRICS = (
     "loss",
     "accuracy",
@@ -39,13 +42,13 @@ METRICS = (
     "spike",
     "skipped",
     "skipped_in_a_row",
-    *(f"{what}_{kind}" for what in ("nll", "count") for kind in KINDS[1:]),
+    *BY_KIND,
 )
 """What a step reports, in this order in one float32 vector (one transfer): the mean loss in nats per weighted
 token; the weighted share of tokens predicted right; the sum of weights; tokens that are no padding; the
 global norm of the gradient before clipping; that of the parameters after the update; the learning rate;
 what `signals` gave; whether the loss jumped, how many steps were left out so far, and how many up to now;
-and of the targets of each kind the sum of the losses, unweighted, and their number."""
+and `BY_KIND`."""
 
 
 def signals(rows: int, progress: float, stop: bool) -> np.ndarray:
@@ -63,12 +66,17 @@ def read_metrics(metrics: jax.Array) -> dict[str, float]:
     return dict(zip(METRICS, np.asarray(metrics).tolist(), strict=True))
 
 
+def losses_by_kind(sums: Mapping[str, float]) -> dict[str, float]:
+    """Give the mean loss of each kind's targets, of kinds that have any, from sums named as in `BY_KIND`."""
+    counted = ((kind, sums[f"count_{kind}"]) for kind in KINDS[1:])
+    return {kind: sums[f"nll_{kind}"] / count for kind, count in counted if count}
+
+
 def loss_sums(model: ModelConfig, params: Any, rows: Batch) -> jax.Array:
     """Run the model on rows; only the first number carries a gradient.
 
     Returns:
-      The weighted sum of losses; the weighted number of targets predicted right; of the targets of each of
-      `KINDS` but the first, the sums of losses; of each, their number.
+      The weighted sum of losses; the weighted number of targets predicted right; and `BY_KIND`.
     """
     losses = next_token_losses(transformer.bind(model, params), *(rows[name] for name in FIELDS))
     right_BxT = rows["weights"] * losses.correct_BxT

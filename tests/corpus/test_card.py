@@ -2,15 +2,17 @@ import json
 
 import pytest
 
-from nd_jax.corpus.build import bring_in
 from nd_jax.corpus.card import make_card, type_of, write_card
+from nd_jax.corpus.collected import read_calls, split_of_call
 from nd_jax.language.symbols import TokenizerSpec
 from nd_jax.language.training import train_on_datasets
+from nd_jax.tracing.collect import bring_in
 
 
 @pytest.fixture(scope="module")
 def dataset(recorded, tmp_path_factory):
-    return bring_in(recorded[1], tmp_path_factory.mktemp("card") / "traces")
+    out = tmp_path_factory.mktemp("card") / "traces"
+    return bring_in(read_calls(recorded[1]), out, split=split_of_call)
 
 
 @pytest.fixture(scope="module")

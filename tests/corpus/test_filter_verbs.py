@@ -1,13 +1,12 @@
 """The verbs that copy and vary datasets, from end to end on a few programs."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from run_verb import nd
 
-from nd_jax.cli import main
 from nd_jax.corpus.deduplicate import DeduplicationConfig, Duplicates
 from nd_jax.corpus.filtering import Removal, filter_traces
 from nd_jax.errors import UserError
@@ -20,14 +19,6 @@ ROWS = [
     {"id": "c", "code": "def f(s):\n    return s.upper()[::-1] + s\n", "input": "'ab'"},
     {"id": "d", "code": "def f(", "input": ""},
 ]
-
-
-def nd(*words: object) -> None:
-    old, sys.argv = sys.argv, ["nd", *map(str, words)]
-    try:
-        main()
-    finally:
-        sys.argv = old
 
 
 def lines(path: Path, rows: list[dict[str, str]]) -> Path:

@@ -2,15 +2,14 @@
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
+from run_verb import nd
 
-from nd_jax.cli import main
 from nd_jax.data import packed
 from nd_jax.data.config import DataConfig
 from nd_jax.data.layout import Rows
@@ -154,13 +153,6 @@ def test_a_dataset_that_changed_gives_other_rows_and_is_refused(config, folder, 
     assert fingerprint(moved, open_rows(moved).settings) != name
     with pytest.raises(UserError, match="traces"):
         open_rows(replace(moved, packed=str(folder)))
-
-
-def nd(*words: object) -> None:
-    """Run a verb in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["nd", *map(str, words)])
-        main()
 
 
 def test_verbs(config, tmp_path, capsys):

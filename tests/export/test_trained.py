@@ -3,13 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from run_verb import nd
 
-from nd_jax import cli
 from nd_jax.decoding.engine import DecodeConfig, Decoder
 from nd_jax.evaluation import cruxeval
 from nd_jax.evaluation.verbs import load
@@ -35,14 +34,6 @@ for prompt in asked["prompts"]:
     )
     print(json.dumps(ids[0, len(prompt):].tolist()))
 """
-
-
-def nd(*words: object) -> None:
-    old, sys.argv = sys.argv, ["nd", *map(str, words)]
-    try:
-        cli.main()
-    finally:
-        sys.argv = old
 
 
 class InTransformers:

@@ -1,10 +1,9 @@
 """What tests of sweeps share: `nd` in this process, and a stand-in for it."""
 
 import json
-import sys
 from pathlib import Path
 
-from nd_jax import cli
+import run_verb
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,11 +35,8 @@ class FakeNd:
 
 def nd(*words: object) -> int:
     """Run a verb in this process, and give what it returned."""
-    old, sys.argv = sys.argv, ["nd", *map(str, words)]
     try:
-        cli.main()
+        run_verb.nd(*words)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0
-    finally:
-        sys.argv = old
     return 0
