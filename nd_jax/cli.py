@@ -571,6 +571,35 @@ def eval_report(runs: tyro.conf.Positional[tuple[Path, ...]], out: Path | None =
     report(runs, out)
 
 
+def debug(
+    file: tyro.conf.Positional[Path],
+    call: tyro.conf.Positional[str],
+    checkpoint: Path = QUICKSTART.out,
+    backwards: bool = False,
+    limits: WorkerLimits = WorkerLimits(),
+) -> None:
+    r"""Step through a program with the model, in pdb's words, beside the real execution.
+
+    s, n, r, c, b LINE and l are pdb's; rs, rn, rf and rc go backwards; `help` lists all. The call is recorded
+    first, in a limited worker; the model sees the program, the first state, and its own states since.
+
+    Examples:
+      nd debug average.py "average([3, 4, 8])"
+      nd debug average.py "average([3, 4, 8])" --backwards --checkpoint runs/nano
+      echo "s\ns\nc" | nd debug average.py "average([3, 4, 8])"
+
+    Args:
+      file: a Python file that defines functions.
+      call: a call of one of them.
+      checkpoint: run directory or checkpoint of the model.
+      backwards: begin at the program's end: the model says what must have happened before.
+      limits: what the recorded call may use.
+    """
+    from nd_jax.debug import debug
+
+    debug(file, call, checkpoint, backwards, limits)
+
+
 def export(
     checkpoint: tyro.conf.Positional[Path],
     out: Path,
@@ -736,6 +765,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "eval cruxeval": eval_cruxeval,
     "eval loss": eval_loss,
     "eval report": eval_report,
+    "debug": debug,
     "ablate": ablate,
     "export": export,
     "import": import_,

@@ -117,6 +117,14 @@ class DebugSession:
             )
         self.ids.extend(ids)
 
+    def continue_from(self, ids: Sequence[int]) -> None:
+        """Hold these ids; what they share with those held before is not read again."""
+        pairs = enumerate(zip(ids, self.ids, strict=False))
+        shared = next((k for k, (new, old) in pairs if new != old), min(len(ids), len(self.ids)))
+        self.rewind(shared)
+        if shared < len(ids):
+            self.feed(ids[shared:])
+
     def rewind(self, length: int) -> None:
         """Forget all but the first `length` ids, as if the others had never been."""
         self.ids = self.ids[:length]
