@@ -12,7 +12,7 @@ from nd_jax.training.state import abstract_params
 LADDER = Path(__file__).parent.parent / "configs/ladder.py"  # many experiments: tests/scaling/test_ladder.py
 CONFIGS = sorted(set(LADDER.parent.glob("*.py")) - {LADDER})
 SIZES = {"nd_1m": 1e6, "nd_5m": 5e6, "nd_30m": 30e6, "nd_125m": 125e6, "nd_350m": 350e6, "nd_760m": 760e6,
-         "nd_1p8b": 1.8e9, "nano": 0.62e6}  # fmt: skip
+         "nd_1p8b": 1.8e9, "nano": 0.65e6}  # fmt: skip
 
 
 def nbytes(tree) -> int:
