@@ -2,16 +2,15 @@
 
 Chosen for what it learns in six minutes (BUILD.md, "The nano model"): a small vocabulary and short rows, as
 tokens per second decide; many narrow layers, as following a loop takes several looks at program and state,
-one after the other; few heads, faster on CPU; small batches, many updates, each half of a batch on a core of
-its own; Muon, which takes half the tokens that AdamW takes; sessions that mostly show every step, so that
-half of their tokens are states; events and lines, a tenth of the loss, weighed up, so that control flow is
-learned before values are.
+one after the other; few heads, faster on CPU; small batches, many updates; Muon, which takes half the tokens
+that AdamW takes; sessions that mostly show every step, so that half of their tokens are states; events and
+lines, a tenth of the loss, weighed up, so that control flow is learned before values are.
 Give the data: `nd train configs/nano.py --data.traces DIR --data.tokenizer DIR`.
 """
 
 from nd_jax.data.config import DataConfig
 from nd_jax.debugger.policy import PolicyConfig
-from nd_jax.model.config import MeshConfig, ModelConfig
+from nd_jax.model.config import ModelConfig
 from nd_jax.training.config import CheckpointConfig, Experiment, OptimizerConfig, ScheduleConfig, TrainConfig
 
 config = Experiment(
@@ -35,7 +34,6 @@ config = Experiment(
         place_weight=3.0,
         policy=PolicyConfig(step_only=6.0, forward_from_anywhere=0.5, root_skip=0.5, inverse_root_skip=0.5),
     ),
-    mesh=MeshConfig(cpu_devices=2),
     optimizer=OptimizerConfig(name="muon", learning_rate=6e-3, muon_iterations=3),
     schedule=ScheduleConfig(shape="cosine", warmup_steps=50, floor=0.05),
     train=TrainConfig(steps=4000),

@@ -191,9 +191,6 @@ class MeshConfig:
     gathered keys and values), and the parameters as `fsdp` does; -1: all that remain."""
     tensor: int = 1
     """Devices that split heads, feed-forward and vocabulary of one row; -1: all that remain."""
-    cpu_devices: int = 1
-    """Devices that a CPU's cores are parted into, where training runs on one and JAX_NUM_CPU_DEVICES does not
-    say otherwise. A small model's operations are too small for two cores to share; its rows are not."""
 
     def sizes(self, devices: int) -> tuple[int, ...]:
         """The size of each of `AXES` over so many devices, -1 filled in; UserError where they do not fit."""

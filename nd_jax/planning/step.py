@@ -6,7 +6,6 @@ of CPU devices must be set before jax starts.
 
 import dataclasses
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -123,7 +122,7 @@ def main() -> None:
     """Measure the experiment on standard input, and write {figures} or {error} to the file named."""
     compiler, out = sys.argv[1], Path(sys.argv[2])
     experiment = from_dict(json.load(sys.stdin))
-    number = math.prod(getattr(experiment.mesh, axis) for axis in AXES)
+    number = int(np.prod(dataclasses.astuple(experiment.mesh)))
     try:
         answer = {"figures": measure(experiment, absent_devices(compiler, number))}
     except UserError as error:

@@ -5,7 +5,6 @@ stop) must reach all before any of them acts on it.
 """
 
 import bisect
-import contextlib
 import itertools
 import os
 import sys
@@ -62,13 +61,6 @@ def initialize(config: DistributedConfig) -> None:
             "this within the cluster's job, or give --distributed.cluster flags with "
             "--distributed.coordinator HOST:PORT, --distributed.processes and --distributed.process"
         ) from error
-
-
-def part_cpu(devices: int) -> None:
-    """Let jax see a CPU as so many devices (`MeshConfig.cpu_devices`); nothing to do once it has looked."""
-    if devices > 1 and "JAX_NUM_CPU_DEVICES" not in os.environ:
-        with contextlib.suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", devices)
 
 
 def _check_flags(config: DistributedConfig) -> None:

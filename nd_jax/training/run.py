@@ -9,7 +9,6 @@ from nd_jax.data.pipeline import global_batches, open_rows
 from nd_jax.data.rows import fingerprint
 from nd_jax.errors import UserError
 from nd_jax.training.config import Experiment
-from nd_jax.training.distributed import part_cpu
 from nd_jax.training.loop import Hook, train
 
 
@@ -22,7 +21,6 @@ def run(experiment: Experiment, out: Path, hooks: Sequence[Hook] = ()) -> dict[s
     Raises:
       UserError: a dataset or the tokenizer is missing, or what `train` refuses.
     """
-    part_cpu(experiment.mesh.cpu_devices)
     data = experiment.data
     stream = open_rows(data)
     steps = experiment.train.steps

@@ -62,20 +62,6 @@ def together(tmp_path_factory):
     return out, [read_json(lines) for lines in printed]
 
 
-@pytest.mark.parametrize(("named", "devices"), [(None, 3), ("2", 2)])
-def test_a_cpu_is_parted_unless_the_environment_says_how(named, devices):
-    part = (
-        "import jax; from nd_jax.training.distributed import part_cpu; part_cpu(3); print(jax.device_count())"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_NUM_CPU_DEVICES"}
-    if named is not None:
-        environment["JAX_NUM_CPU_DEVICES"] = named
-    printed = subprocess.run(
-        [sys.executable, "-c", part], env=environment, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
-    assert int(printed) == devices
-
-
 def test_sigterm_to_one_process_ends_all_at_the_same_step(together):
     out, said = together
     ends = [lines[-1] for lines in said]
