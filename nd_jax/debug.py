@@ -24,10 +24,11 @@ from nd_jax.debugger.tree import StateTree
 from nd_jax.decoding.neural_debugger import NeuralDebugger
 from nd_jax.errors import UserError
 from nd_jax.evaluation.verbs import Model, load
+from nd_jax.evaluation.walk import fields
 from nd_jax.language.session import ShownState, Unrenderable, show
 from nd_jax.language.symbols import TokenizerSpec
 from nd_jax.programs.program import Program
-from nd_jax.tracing.pool import WorkerLimits, record
+from nd_jax.tracing.pool import WorkerLimits, record_one
 from nd_jax.tracing.schema import Trace
 
 
@@ -39,11 +40,8 @@ def debug(
     Raises:
       UserError: the call is none of a function of the file, or could not be recorded; no such model.
     """
-    program = read_program(file, call)
-    (outcome,) = record([program], limits, workers=1, verify=False)
-    if outcome.trace is None:
-        raise UserError(f"{call} could not be recorded: {outcome.reason} {outcome.detail}".rstrip())
-    Shell(load(checkpoint), outcome.trace, backwards).cmdloop()
+    trace = record_one(read_program(file, call), limits)
+    Shell(load(checkpoint), trace, backwards).cmdloop()
 
 
 def read_program(file: Path, call: str) -> Program:
@@ -274,11 +272,8 @@ class Shell(cmd.Cmd):
 
     def _describe(self, state: ShownState) -> str:
         source = self._debugger.context[state.line - 1].strip() if state.line else ""
-        shown = [f"{name} = {text}" for name, text in (state.locals or {}).items()]
-        if state.value is not None:
-            shown.append(state.value)
         where = f"line {state.line}" if state.line else "no line"
-        return f"{state.event}, {where}, frame {state.frame}: {source}   [{'; '.join(shown)}]"
+        return f"{state.event}, {where}, frame {state.frame}: {source}   [{'; '.join(fields(state))}]"
 
     def _say(self, text: str) -> None:
         print(text, file=self.stdout)

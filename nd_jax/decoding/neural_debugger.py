@@ -72,18 +72,18 @@ class NeuralDebugger:
         """
         if self.at_end(is_forward(action.name)):
             raise UserError("the program ends here" if is_forward(action.name) else "the program begins here")
-        ids = self._ask(self.states, self.actions, action)
+        states, actions, from_root = self.states, self.actions, self._from_root
+        ids = self._ask(states, actions, action)
         if len(ids) + self._max_new > self._session.max_length:
-            here = self.state._replace(frame=0)
-            ids = self._ask([here], [], action)
+            states, actions = [self.state._replace(frame=0)], []
+            from_root = from_root and self.state.frame == 0
+            ids = self._ask(states, actions, action)
             if len(ids) + self._max_new > self._session.max_length:
                 raise UserError(
                     f"program and state take {len(ids)} tokens, and the next state may take {self._max_new}: "
                     f"more than the {self._session.max_length} that this model was trained on"
                 )
-            self._from_root = self._from_root and self.state.frame == 0
-            self.states, self.actions = [here], []
-        history = _history(self.states)
+        history = History(states)
         self._session.continue_from(ids)
         constraint = Constraint(self._grammar, [(history, len(self.context))])
         stop = self._tokenizer.symbol_id(STATE_END)
@@ -91,8 +91,7 @@ class NeuralDebugger:
         read = parse_state(self._tokenizer.segments(written), history, len(self.context))
         if read.state is None:
             raise UserError(f"what the model wrote is no state: {read.error}")
-        self.states.append(read.state)
-        self.actions.append(action)
+        self.states, self.actions, self._from_root = [*states, read.state], [*actions, action], from_root
         return read.state
 
     def replace(self, state: ShownState) -> None:
@@ -115,10 +114,3 @@ class NeuralDebugger:
             return self._tokenizer.encode(render_prompt(session, action))[0]
         except Unrenderable as error:
             raise UserError(f"the model's language cannot write this ({error})") from None
-
-
-def _history(states: Sequence[ShownState]) -> History:
-    history = History()
-    for state in states:
-        history.see(state)
-    return history

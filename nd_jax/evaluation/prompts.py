@@ -124,11 +124,9 @@ def _question(source: str, state: ShownState, action: str, tokenizer: Tokenizer)
         raise Unanswered(
             "too many lines", f"{len(context)} lines, the tokenizer names {tokenizer.spec.lines}"
         )
-    history = History()
     try:
         segments = render_prompt(Session(context, (state,), (), ended=False), Action(action))
-        history.see(state)
-        return Question(tokenizer.encode(segments)[0], history, len(context))
+        return Question(tokenizer.encode(segments)[0], History([state]), len(context))
     except Unrenderable as error:
         raise Unanswered(error.reason, error.detail) from None
 

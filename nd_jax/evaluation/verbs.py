@@ -9,7 +9,6 @@ from nd_jax.console import console, table, write_json
 from nd_jax.data.builders import Cruxeval, load_programs
 from nd_jax.decoding.choosing import Sampling
 from nd_jax.decoding.engine import DecodeConfig, Decoder
-from nd_jax.errors import UserError
 from nd_jax.evaluation import cruxeval as tasks
 from nd_jax.evaluation.report import (
     Table,
@@ -25,7 +24,7 @@ from nd_jax.evaluation.walk import side_by_side
 from nd_jax.language.tokenizer import Tokenizer
 from nd_jax.programs.program import Program
 from nd_jax.tracing.dataset import open_traces
-from nd_jax.tracing.pool import Outcome, WorkerLimits, record
+from nd_jax.tracing.pool import Outcome, record_one
 from nd_jax.tracing.schema import RETURN, Trace
 from nd_jax.training.checkpoint import load_for_inference
 from nd_jax.training.config import Experiment
@@ -201,11 +200,9 @@ def step_beside(model: Model, source: str, entry: str, arguments: str) -> str:
     Raises:
       UserError: the program could not be recorded, or not be written with the model's tokenizer.
     """
-    (outcome,) = record([Program(entry, source, entry, arguments)], WorkerLimits(), workers=1, verify=False)
-    if outcome.trace is None:
-        raise UserError(f"{entry}({arguments}) could not be recorded: {outcome.reason} {outcome.detail}")
+    trace = record_one(Program(entry, source, entry, arguments))
     decoder = Decoder(model.experiment.model, model.params, DecodeConfig())
-    return side_by_side(outcome.trace, model.tokenizer, decoder, model.experiment.data.row_length)
+    return side_by_side(trace, model.tokenizer, decoder, model.experiment.data.row_length)
 
 
 def _print(tables: Sequence[Table]) -> None:

@@ -67,11 +67,15 @@ def _first(session: Session, count: int) -> Session:
     return session._replace(states=session.states[:count], actions=session.actions[: count - 1])
 
 
-def _describe(state: ShownState) -> str:
+def fields(state: ShownState) -> list[str]:
+    """What a state binds, and its value, for a person to read."""
     shown = [f"{name} = {text}" for name, text in (state.locals or {}).items()]
-    if state.value is not None:
-        shown.append(state.value)
-    return f"{state.event:9} line {state.line:<3} frame {state.frame}  {', '.join(shown)}".rstrip()
+    return shown if state.value is None else [*shown, state.value]
+
+
+def _describe(state: ShownState) -> str:
+    shown = ", ".join(fields(state))
+    return f"{state.event:9} line {state.line:<3} frame {state.frame}  {shown}".rstrip()
 
 
 def _say(said: ParsedState) -> str:

@@ -121,10 +121,15 @@ class History:
       frames: how many frames were seen.
     """
 
-    def __init__(self):
+    def __init__(self, states: Iterable[ShownState] = ()):
+        """Args:
+        states: what was shown so far.
+        """
         self.frame: int | None = None
         self.locals: dict[int, dict[str, str]] = {}
         self.frames = 0
+        for state in states:
+            self.see(state)
 
     def see(self, state: ShownState) -> None:
         """Take note of a state that was shown."""

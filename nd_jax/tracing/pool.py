@@ -13,6 +13,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from nd_jax.errors import UserError
 from nd_jax.programs.program import Program
 from nd_jax.programs.splits import Split
 from nd_jax.tracing import worker
@@ -78,6 +79,19 @@ def record(
       One outcome a program, in input order.
     """
     return _Pool(limits, workers).run(programs, lambda slot, chunk: _record(slot, chunk, verify))
+
+
+def record_one(program: Program, limits: WorkerLimits = WorkerLimits()) -> Trace:
+    """Record a program that a person waits for, once.
+
+    Raises:
+      UserError: it could not be recorded.
+    """
+    (outcome,) = record([program], limits, workers=1, verify=False)
+    if outcome.trace is None:
+        reason = f"{outcome.reason} {outcome.detail}".rstrip()
+        raise UserError(f"{program.entry}({program.arguments}) could not be recorded: {reason}")
+    return outcome.trace
 
 
 def evaluate(jobs: Iterable[Evaluation], limits: WorkerLimits, workers: int) -> Iterator[EvaluationOutcome]:

@@ -125,6 +125,13 @@ def test_a_session_without_room_begins_anew_where_it_stands(monkeypatch, model, 
     assert len(debugger.states) == 3
     assert debugger.do(INTO) == shown.states[3]
     assert debugger.states == list(shown.states[2:4])
+    stood = list(debugger.states)
+    monkeypatch.setattr(DebugSession, "generate", lambda *_, **__: [])
+    for action in (INTO, Action(STEP_OVER)):
+        with pytest.raises(UserError, match="is no state"):
+            debugger.do(action)
+        assert debugger.states == stood
+    monkeypatch.undo()
     with pytest.raises(UserError, match="more than the 60 that this model"):
         opened(max_length=60).do(INTO)
 
