@@ -38,11 +38,12 @@ class QuickstartConfig:
 
     generator: SyntheticConfig = field(
         default_factory=lambda: SyntheticConfig(
-            loops=0.7,
+            loops=0.68,
             whiles=0.1,
             nested=0.0,
-            helpers=0.29,
-            branches=0.77,
+            helpers=0.38,
+            predicates=1.0,
+            branches=0.7,
             max_lines=8,
             bare_helpers=True,
             subjects=PLAIN,

@@ -97,6 +97,8 @@ class SyntheticConfig:
     """Of those loops: a loop in a loop."""
     helpers: float = 0.36
     """Has a second function, which is called."""
+    predicates: float = 0.25
+    """Of the tests of a loop's items, while a second function is still to be written: a call of it."""
     branches: float = 0.9
     """May have ``if`` statements (most that may do; conditional expressions stand anywhere)."""
     guards: float = 0.09
@@ -208,7 +210,9 @@ class _Writer:
     ) -> None:
         self.config, self.plan, self.dice, self.subject, self.methods = config, plan, dice, subject, methods
         helper = plan.helper and subject == "plain"
-        self.module = Module(dice, config.max_parameters, plan.branches, int(helper), 0.5, helpers.make)
+        self.module = Module(
+            dice, config.max_parameters, plan.branches, int(helper), 0.5, config.predicates, helpers.make
+        )
 
     def program(self, name: str) -> Program:
         """Write the program, and choose inputs for it."""

@@ -49,6 +49,7 @@ class Module:
       names: names of functions taken.
       helpers_left: how many helper functions may still be made.
       helper_rate: probability that a conversion becomes a call of a helper function.
+      predicate_rate: probability that the test of a loop's item becomes one.
       make_helper: writes a helper function and gives the call of it: (caller, argument, result type) -> call.
     """
 
@@ -57,6 +58,7 @@ class Module:
     branches: bool
     helpers_left: int
     helper_rate: float
+    predicate_rate: float
     make_helper: Callable[["Draft", Value, str], Value]
     functions: list["Draft | Block"] = field(default_factory=list)
     names: set[str] = field(default_factory=set)

@@ -4,7 +4,7 @@ from nd_jax.programs.idioms.conditions import condition
 from nd_jax.programs.idioms.conversions import convert
 from nd_jax.programs.idioms.draft import Draft
 from nd_jax.programs.idioms.growth import Growth
-from nd_jax.programs.idioms.values import BUSY, CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
+from nd_jax.programs.idioms.values import BOOL, BUSY, CHAR, DICT, INT, INTS, STR, WORDS, Value, Weighted
 from nd_jax.programs.idioms.walks import Walk, looping, walk_over, walk_while
 from nd_jax.programs.idioms.words import ACCUMULATORS, ITEMS
 
@@ -118,7 +118,7 @@ def _with_temporary(d: Draft, main: Value, growth: Growth) -> None:
 
 def item_test(d: Draft, v: Value) -> str:
     """Test a loop's item, by a predicate function now and then."""
-    if d.module.helpers_left and d.dice.chance(0.5):
-        made = convert(d, v, "bool")
-        return made.text
+    module = d.module
+    if module.helpers_left and not d.is_helper and d.loops < 2 and d.dice.chance(module.predicate_rate):
+        return module.make_helper(d, v, BOOL).text
     return condition(d, v)
