@@ -7,8 +7,8 @@ from typing import Literal
 
 import tyro
 
-from nd_jax.cli.trace import Split
 from nd_jax.errors import UserError
+from nd_jax.programs.splits import Selection
 from nd_jax.quickstart import QuickstartConfig
 from nd_jax.tracing.pool import WorkerLimits
 
@@ -82,7 +82,7 @@ def eval_cruxeval(
 def eval_states(
     traces: Path,
     checkpoint: Path = QUICKSTART.out,
-    split: Split = "heldout",
+    split: Selection = "heldout",
     limit: int | None = None,
     sessions: int = 1000,
     seed: int = 0,

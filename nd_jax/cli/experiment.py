@@ -11,6 +11,23 @@ from typing import Any
 from nd_jax.errors import UserError
 
 
+def _config_words(
+    verb: Callable[..., None], words: Sequence[str], options: Mapping[str, Callable[[str], Any]]
+) -> tuple[Path, argparse.Namespace, list[str]]:
+    """Part a verb's words into its config file, its own options, and overrides of the config's settings."""
+    name = verb.__name__.replace("_", " ")
+    parser = argparse.ArgumentParser(prog=f"nd {name}", add_help=False, allow_abbrev=False)
+    for option, kind in options.items():
+        if kind is bool:
+            parser.add_argument(f"--{option}", action="store_true")
+        else:
+            parser.add_argument(f"--{option}", type=kind)
+    if not words or words[0].startswith("-"):
+        print(inspect.getdoc(verb))
+        raise SystemExit(0 if words and words[0] in ("-h", "--help") else 2)
+    return Path(words[0]), *parser.parse_known_args(words[1:])
+
+
 def pack(words: Sequence[str]) -> None:
     """Write the rows of a config file to disk, for when reading them must be faster than making them.
 
@@ -61,23 +78,6 @@ def data_inspect(words: Sequence[str]) -> None:
     row = read_row(open_rows(data), data, options.row or 0)
     console.print(show_row(row), soft_wrap=True)
     write_json(options.json, row)
-
-
-def _config_words(
-    verb: Callable[..., None], words: Sequence[str], options: Mapping[str, Callable[[str], Any]]
-) -> tuple[Path, argparse.Namespace, list[str]]:
-    """Part a verb's words into its config file, its own options, and overrides of the config's settings."""
-    name = verb.__name__.replace("_", " ")
-    parser = argparse.ArgumentParser(prog=f"nd {name}", add_help=False, allow_abbrev=False)
-    for option, kind in options.items():
-        if kind is bool:
-            parser.add_argument(f"--{option}", action="store_true")
-        else:
-            parser.add_argument(f"--{option}", type=kind)
-    if not words or words[0].startswith("-"):
-        print(inspect.getdoc(verb))
-        raise SystemExit(0 if words and words[0] in ("-h", "--help") else 2)
-    return Path(words[0]), *parser.parse_known_args(words[1:])
 
 
 def train(words: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from nd_jax.cli.trace import Split
 from nd_jax.errors import UserError
+from nd_jax.programs.splits import Selection
 
 
 def tokenizer_train(
@@ -57,7 +57,7 @@ def tokenizer_train(
 def tokenizer_evaluate(
     traces: tuple[Path, ...],
     tokenizer: Path = Path("tokenizer"),
-    split: Split = "all",
+    split: Selection = "all",
     max_events: int | None = None,
     json: Path | None = None,
 ) -> None:

@@ -9,10 +9,9 @@ from typing import Literal
 import tyro
 
 from nd_jax.errors import UserError
+from nd_jax.programs.splits import Selection
 from nd_jax.programs.synthetic import SyntheticConfig
 from nd_jax.tracing.pool import WorkerLimits
-
-Split = Literal["train", "heldout", "all"]
 
 
 def trace(
@@ -99,7 +98,7 @@ def trace_show(
     traces: tyro.conf.Positional[Path],
     id: str | None = None,
     index: int = 0,
-    split: Split = "all",
+    split: Selection = "all",
     format: Literal["text", "cwm", "json"] = "text",
     json: Path | None = None,
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from nd_jax.console import console, table, write_json
 from nd_jax.data.builders import Cruxeval, load_programs
@@ -23,6 +23,7 @@ from nd_jax.evaluation.states import StatesConfig, evaluate_states, predictor
 from nd_jax.evaluation.walk import side_by_side
 from nd_jax.language.tokenizer import Tokenizer
 from nd_jax.programs.program import Program
+from nd_jax.programs.splits import Selection
 from nd_jax.tracing.dataset import open_traces
 from nd_jax.tracing.pool import Outcome, record_one
 from nd_jax.tracing.schema import RETURN, Trace
@@ -61,7 +62,7 @@ def load(checkpoint: Path) -> Model:
 def states(
     traces: Path,
     model: Model,
-    split: Literal["train", "heldout", "all"] = "heldout",
+    split: Selection = "heldout",
     limit: int | None = None,
     sessions: int = 1000,
     seed: int = 0,

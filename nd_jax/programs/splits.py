@@ -13,6 +13,8 @@ from typing import Any, Literal
 from nd_jax.programs.syntax import parse
 
 Split = Literal["train", "heldout"]
+Selection = Literal[Split, "all"]
+"""Which of a dataset's traces to read."""
 HELD_OUT_ONE_IN = 20
 """One normalised source in so many is held out: 5 %."""
 

@@ -19,11 +19,11 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from nd_jax.errors import UserError
 from nd_jax.files import write_json
-from nd_jax.programs.splits import Split, split_of
+from nd_jax.programs.splits import Selection, Split, split_of
 from nd_jax.tracing import tfds_format
 from nd_jax.tracing.records import Records
 from nd_jax.tracing.schema import SCHEMA_VERSION, Trace, encode_json, from_json, to_json
@@ -248,7 +248,7 @@ def finished(directory: Path | str) -> bool:
     return (Path(directory) / _METADATA).exists() and not (Path(directory) / _JOURNAL).exists()
 
 
-def open_traces(directory: Path | str, split: Literal["train", "heldout", "all"] = "train") -> TraceDataset:
+def open_traces(directory: Path | str, split: Selection = "train") -> TraceDataset:
     """Open a folder of traces for reading.
 
     Raises:

@@ -41,9 +41,8 @@ def target_of(d: Draft, v: Value) -> str:
 
 def convert(d: Draft, v: Value, target: str) -> Value:
     """Make a value of the target type out of a value: by an expression, or by a call of a helper function."""
-    module = d.module
-    if module.helpers_left and not d.is_helper and d.loops < 2 and module.dice.chance(module.helper_rate):
-        return module.make_helper(d, v, target)
+    if d.may_call_helper and d.dice.chance(d.module.helper_rate):
+        return d.module.make_helper(d, v, target)
     made = expression(d, v, target)
     if made.type in (INT, STR) and made.rank <= SUM and d.dice.chance(0.15):
         return expression(d, made, made.type)

@@ -143,6 +143,11 @@ class Draft:
         """Whether the function may have one more parameter."""
         return len(self.parameters) < (2 if self.is_helper else self.module.max_parameters)
 
+    @property
+    def may_call_helper(self) -> bool:
+        """Whether a helper function may still be made and called here."""
+        return self.module.helpers_left > 0 and not self.is_helper and self.loops < 2
+
     def want(self, kind: str) -> Value | None:
         """Find a variable of a type: an unread one, else a new parameter, else any, else None."""
         found = self.variables(kind)

@@ -118,7 +118,6 @@ def _with_temporary(d: Draft, main: Value, growth: Growth) -> None:
 
 def item_test(d: Draft, v: Value) -> str:
     """Test a loop's item, by a predicate function now and then."""
-    module = d.module
-    if module.helpers_left and not d.is_helper and d.loops < 2 and d.dice.chance(module.predicate_rate):
-        return module.make_helper(d, v, BOOL).text
+    if d.may_call_helper and d.dice.chance(d.module.predicate_rate):
+        return d.module.make_helper(d, v, BOOL).text
     return condition(d, v)
