@@ -95,7 +95,7 @@ def measure(
         nll, right = _predict(model, [ids for _, ids, _ in some], length)
         for (k, _, marks), bits, hits in zip(some, nll / np.log(2), right, strict=False):
             states += [
-                (k, step, k % len(traces), mark.action, *_score(mark, bits, hits), mark.rest or "")
+                (k, step, k % len(traces), mark.action, *_score(mark, bits, hits), mark.part or "")
                 for step, mark in enumerate(marks)
             ]
     kinds = (np.int64, np.int64, np.int64, str, np.float64, bool, bool, str)
@@ -105,8 +105,8 @@ def measure(
 
 def _score(mark: Mark, bits: np.ndarray, right: np.ndarray) -> tuple[float, bool, bool]:
     """Bits, and what is right, of a state; the token at place t is predicted at t - 1."""
-    begin, split, end = mark.begin - 1, mark.split - 1, mark.end - 1
-    return float(bits[begin:end].sum()), bool(right[begin:split].all()), bool(right[split:end].all())
+    event_line, rest = (bool(right[np.array(part, int) - 1].all()) for part in (mark.event_line, mark.rest))
+    return float(bits[mark.begin - 1 : mark.end - 1].sum()), event_line, rest
 
 
 def _predict(model: Model, sessions: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndarray]:

@@ -208,20 +208,22 @@ class _Study:
         return Tokenizer.load(folder)
 
     def _tokenizer_folder(self, variant: Variant) -> Path:
-        sizes = dataclasses.asdict(variant.spec).values()
-        return self.config.out / "tokenizers" / "-".join(map(str, sizes))
+        # A form by its name, sizes by themselves; forms that are off are left out.
+        settings = dataclasses.asdict(variant.spec).items()
+        names = (name if value is True else str(value) for name, value in settings if value is not False)
+        return self.config.out / "tokenizers" / "-".join(names)
 
     def _experiment(self, variant: Variant, tokenizer: Tokenizer, seed: int) -> Experiment:
         """What a run trains: the shared experiment, with the variant's settings and the study's budget."""
         shared, config = self.experiment, self.config
-        weights = {
-            name: weight
-            for name in ("context_weight", "place_weight")
-            if (weight := getattr(variant, name)) is not None
+        settings = {
+            name: setting
+            for name in ("context_weight", "place_weight", "random_line_numbers")
+            if (setting := getattr(variant, name)) is not None
         }
         data = dataclasses.replace(
             shared.data, traces=(str(config.traces),), packed="", seed=seed,
-            tokenizer=str(self._tokenizer_folder(variant)), **weights,
+            tokenizer=str(self._tokenizer_folder(variant)), **settings,
         )  # fmt: skip
         steps = max(1, round(config.tokens / (data.global_batch * data.row_length)))
         return dataclasses.replace(

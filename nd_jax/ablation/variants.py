@@ -21,6 +21,8 @@ class Variant:
     """Loss weight of the program and the start state; None: the experiment's."""
     place_weight: float | None = None
     """Factor on the loss weight of events, lines and frames; None: the experiment's."""
+    random_line_numbers: bool | None = None
+    """Lines numbered from a random one; None: as the experiment has it."""
 
 
 BASE = "base"
@@ -37,6 +39,11 @@ VARIANTS = {
     "pieces-4": Variant("pieces of four characters at most", replace(SMALL, max_piece_length=4)),
     "lines-512": Variant("symbols for long programs, with as many pieces of text as the base",
                          replace(SMALL, vocab_size=1024 + 448 + 48, lines=512, frames=64)),
+    "line-last": Variant("the line behind the bindings", replace(SMALL, line_last=True)),
+    "echo-line": Variant("the line's source in every state", replace(SMALL, echo_line=True)),
+    "all-names": Variant("every name in every state", replace(SMALL, all_names=True)),
+    "all-frames": Variant("the frame in every state", replace(SMALL, all_frames=True)),
+    "random-lines": Variant("lines numbered from a random one", random_line_numbers=True),
     "context-0": Variant("no loss on what is given", context_weight=0.0),
     "context-1": Variant("full loss on what is given", context_weight=1.0),
     "places-1": Variant("events and lines weigh as much as values", place_weight=1.0),

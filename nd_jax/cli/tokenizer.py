@@ -17,6 +17,10 @@ def tokenizer_train(
     lines: int = 512,
     frames: int = 64,
     values: Literal["pieces", "letters"] = "pieces",
+    line_last: bool = False,
+    echo_line: bool = False,
+    all_names: bool = False,
+    all_frames: bool = False,
     seed: int = 0,
     json: Path | None = None,
 ) -> None:
@@ -35,6 +39,10 @@ def tokenizer_train(
       lines: line symbols: programs with more lines are refused.
       frames: frame symbols: a session ends before it would need one more.
       values: write values in pieces, as all text is, or with every letter and digit alone.
+      line_last: write a state's line behind its bindings or value.
+      echo_line: write the line's source in every state.
+      all_names: write all names in every state, not only those whose value differs.
+      all_frames: write the frame in every state, not only where it is another.
       seed: seeds the sessions whose text it is trained on.
       json: also write {vocab_size, fingerprint, texts, characters} to this file.
     """
@@ -42,7 +50,16 @@ def tokenizer_train(
     from nd_jax.language.symbols import TokenizerSpec
     from nd_jax.language.training import train_on_datasets
 
-    spec = TokenizerSpec(vocab_size=vocab_size, lines=lines, frames=frames, values=values)
+    spec = TokenizerSpec(
+        vocab_size=vocab_size,
+        lines=lines,
+        frames=frames,
+        values=values,
+        line_last=line_last,
+        echo_line=echo_line,
+        all_names=all_names,
+        all_frames=all_frames,
+    )
     tokenizer = train_on_datasets(traces, spec, seed)
     tokenizer.save(out)
     trained = tokenizer.trained

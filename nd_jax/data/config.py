@@ -47,6 +47,10 @@ class DataConfig:
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """How trajectories are sampled on a state tree."""
 
+    random_line_numbers: bool = False
+    """Number a session's lines from a random one, not from 1, so that all line symbols are trained alike.
+    Evaluation always numbers from 1."""
+
     threads: int = 2
     """Threads, per process, that make rows ahead of the training step. The rows do not depend on it."""
 

@@ -107,6 +107,9 @@ class RowSource:
             if program is None or len(program.context) >= (length - used) * ID_BYTES:
                 continue
             if session := self._session(program, rng, length - used):
+                if self.config.random_line_numbers:
+                    free = self.tokenizer.spec.lines - len(program.tree.lines)
+                    session = self.tokenizer.renumber(session, rng.randint(0, free))
                 sessions.append(session)
                 used += session.length
         return Rows.of(sessions, length, self.tokenizer.pad)
@@ -168,6 +171,7 @@ def row_settings(config: DataConfig, datasets: Sequence[str], tokenizer: Tokeniz
         "seed": config.seed,
         "weights": list(config.weights),
         "policy": asdict(config.policy),
+        "random_line_numbers": config.random_line_numbers,
         "traces": list(datasets),
         "tokenizer": tokenizer.fingerprint,
         "sampler": SAMPLER,

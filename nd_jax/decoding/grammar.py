@@ -20,6 +20,7 @@ from nd_jax.language.symbols import (
     SHOWS_LOCALS,
     SHOWS_VALUE,
     STATE_END,
+    TokenizerSpec,
     frame,
     pointer,
 )
@@ -34,8 +35,7 @@ _CONTINUED = {
 }  # fmt: skip
 """Within a character: the bytes that may follow, and what is to come after them."""
 
-_START, _LINE, _REMOVED, _ENDED, _DONE = "start", "line", "removed", "ended", "done"
-_NAME, _TEXT, _REMOVED_NAME, _VALUE = "name", "text", "removed name", "value"
+_START, _DONE = "start", "done"
 
 
 class Grammar:
@@ -48,36 +48,40 @@ class Grammar:
     def moves_QxV(self) -> np.ndarray:
         """`[Q, V]` int8: state after a token in a state; -1 where the token may not follow."""
         tokenizer, find = self.tokenizer, self.tokenizer.symbol_id
-        names = list(dict.fromkeys([_START, *_SYMBOLS, *_byte_moves()]))
+        automaton = _automaton(tokenizer.spec)
+        names = list(automaton)
         number = {name: k for k, name in enumerate(names)}
         bytes_Qx256 = np.full(
             (len(names) + 1, 256), -1, np.int8
         )  # the last row: nowhere, whence nothing leads
-        for name, moves in _byte_moves().items():
-            for byte, after in moves.items():
-                bytes_Qx256[number[name], byte] = number[after]
         moves_QxV = np.full((len(names), tokenizer.vocab_size), -1, np.int8)
+        classes = {
+            "pointer": [find(pointer(line)) for line in range(1, tokenizer.spec.lines + 1)],
+            "frame": [find(frame(number)) for number in range(tokenizer.spec.frames)],
+        }
+        for name, moves in automaton.items():
+            for sign, after in moves.items():
+                if isinstance(sign, int):
+                    bytes_Qx256[number[name], sign] = number[after]
+                else:
+                    moves_QxV[number[name], classes.get(sign) or [find(sign)]] = number[after]
         for token in range(len(tokenizer.spec.control_symbols), tokenizer.vocab_size):
             states_Q = np.arange(len(names))
             for byte in _bytes_of(tokenizer, token):
                 states_Q = bytes_Qx256[states_Q, byte]
             moves_QxV[:, token] = states_Q
-        classes = {
-            "pointer": [find(pointer(line)) for line in range(1, tokenizer.spec.lines + 1)],
-            "frame": [find(frame(number)) for number in range(tokenizer.spec.frames)],
-        }
-        for name, moves in _SYMBOLS.items():
-            for symbol, after in moves.items():
-                moves_QxV[number[name], classes.get(symbol) or [find(symbol)]] = number[after]
         return moves_QxV
 
-    def allowed_V(self, history: History, lines: int) -> np.ndarray:
+    def allowed_V(self, history: History) -> np.ndarray:
         """`[V]` bool: false for lines that the program does not have and frames that cannot be named."""
         spec, find = self.tokenizer.spec, self.tokenizer.symbol_id
         allowed_V = np.ones(self.tokenizer.vocab_size, bool)
-        allowed_V[[find(pointer(line)) for line in range(lines + 1, spec.lines + 1)]] = False
-        unseen = range(history.frames + 1, spec.frames)
-        allowed_V[[find(frame(number)) for number in (history.frame or 0, *unseen)]] = False
+        lines = range(len(history.context) + 1, spec.lines + 1)
+        allowed_V[[find(pointer(line)) for line in lines]] = False
+        frames = [*range(history.frames + 1, spec.frames)]
+        if not spec.all_frames:
+            frames.append(history.frame or 0)
+        allowed_V[[find(frame(number)) for number in frames]] = False
         return allowed_V
 
 
@@ -87,11 +91,11 @@ class Constraint:
 
     Attributes:
       grammar: of the model's tokenizer.
-      shown: for every prompt what its session has shown, and how many lines its program has.
+      shown: for every prompt what its session has shown.
     """
 
     grammar: Grammar
-    shown: Sequence[tuple[History, int]]
+    shown: Sequence[History]
 
     @property
     def moves_QxV(self) -> np.ndarray:
@@ -100,48 +104,82 @@ class Constraint:
 
     def allowed_V(self, prompt: int) -> np.ndarray:
         """Tokens that the session of a prompt, by its index, allows."""
-        return self.grammar.allowed_V(*self.shown[prompt])
+        return self.grammar.allowed_V(self.shown[prompt])
+
+
+_LETTERS = [ord(c) for c in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"]
+_DIGITS = list(range(ord("0"), ord("9") + 1))
+_ANY_ASCII = [byte for byte in range(0x80) if byte not in b"\n\r"]
+
+_Moves = dict[str | int, str]
+"""What may come, a control symbol (or "pointer", "frame": any of them) or a byte of a text -> state."""
+
+
+def _automaton(spec: TokenizerSpec) -> dict[str, _Moves]:
+    """State -> what may come -> state; the first one is before the program's state.
+
+    A state of the program is its event, and three slots in the order that the tokenizer's form has them:
+    line, frame, and what an event of its kind shows. Before a slot may come what fills it and, where it may
+    be left out, what may come behind it.
+    """
+    slots = ("frame", "shown", "line") if spec.line_last else ("line", "frame", "shown")
+    automaton: dict[str, _Moves] = {
+        _START: {symbol: f"{_kind(event)}, {slots[0]}" for event, symbol in EVENTS.items()},
+        _DONE: {END: _DONE},
+    }
+    for kind in ("locals", "value", "nothing"):
+        after = f"{kind}, end"
+        automaton[after] = {STATE_END: _DONE}
+        for slot in reversed(slots):
+            here = f"{kind}, {slot}"
+            behind = automaton[after]
+            if slot == "line":
+                moves: _Moves = {"pointer": f"{kind}, echo" if spec.echo_line else after}
+                if spec.echo_line:
+                    automaton |= _text(f"{kind}, echo", _ANY_ASCII, {ord("\n"): after})
+            elif slot == "frame":
+                moves = {"frame": after} | ({} if spec.all_frames else behind)
+            elif kind == "locals":
+                removal: _Moves = {} if spec.all_names else {DEL: "removal"}
+                kept: _Moves = {ord("\n"): here} if spec.all_names else {}
+                moves = behind | removal | _first_character("name")
+                automaton |= _text("name", _LETTERS + _DIGITS, {ord("="): "text"} | kept)
+                automaton |= _text("text", _ANY_ASCII, {ord("\n"): here})
+                automaton["removal"] = _first_character("removed")
+                automaton |= _text("removed", _LETTERS + _DIGITS, {ord("\n"): here})
+            elif kind == "value":
+                moves = {ARG: "value"}
+                automaton |= _text("value", _ANY_ASCII, {ord("\n"): after})
+            else:
+                moves = behind
+            automaton[here] = moves
+            after = here
+    return automaton
 
 
 def _kind(event: str) -> str:
     return "locals" if event in SHOWS_LOCALS else "value" if event in SHOWS_VALUE else "nothing"
 
 
-_SYMBOLS: dict[str, dict[str, str]] = {
-    _START: {symbol: f"event, {_kind(event)}" for event, symbol in EVENTS.items()},
-    **{f"event, {kind}": {"pointer": f"pointer, {kind}"} for kind in ("locals", "value", "nothing")},
-    "pointer, locals": {"frame": _LINE, DEL: _REMOVED, STATE_END: _DONE},
-    "pointer, value": {"frame": "frame, value", ARG: _VALUE},
-    "frame, value": {ARG: _VALUE},
-    "pointer, nothing": {"frame": _ENDED, STATE_END: _DONE},
-    _LINE: {DEL: _REMOVED, STATE_END: _DONE},
-    _ENDED: {STATE_END: _DONE},
-    _DONE: {END: _DONE},
-}
-"""State -> control symbol (or "pointer", "frame": any of them) -> state."""
+def _first_character(inside: str) -> _Moves:
+    """How a name begins, the state `inside` which is within it."""
+    return dict.fromkeys(_LETTERS, inside) | _beyond_ascii(inside)
 
 
-def _byte_moves() -> dict[str, dict[int, str]]:
-    """State -> byte of a text -> state; a state within a character has what is to come of it in its name."""
-    letters = [ord(c) for c in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"]
-    digits = list(range(ord("0"), ord("9") + 1))
-    any_ascii = [byte for byte in range(0x80) if byte not in b"\n\r"]
-    moves: dict[str, dict[int, str]] = {}
-    for name, inside, ascii_bytes, closing in (
-        ("pointer, locals", _NAME, letters, {}),
-        (_LINE, _NAME, letters, {}),
-        (_NAME, _NAME, letters + digits, {ord("="): _TEXT}),
-        (_TEXT, _TEXT, any_ascii, {ord("\n"): _LINE}),
-        (_REMOVED, _REMOVED_NAME, letters, {}),
-        (_REMOVED_NAME, _REMOVED_NAME, letters + digits, {ord("\n"): _LINE}),
-        (_VALUE, _VALUE, any_ascii, {ord("\n"): _ENDED}),
-    ):
-        moves[name] = {**dict.fromkeys(ascii_bytes, inside), **closing}
-        for byte in range(0xC2, 0xF5):
-            left = _AFTER_LEAD.get(byte) or ("1" if byte < 0xE0 else "2" if byte < 0xF0 else "3")
-            moves[name][byte] = f"{inside}, {left}"
-        for left, (following, then) in _CONTINUED.items():
-            moves[f"{inside}, {left}"] = dict.fromkeys(following, f"{inside}, {then}" if then else inside)
+def _text(inside: str, ascii_bytes: Sequence[int], closing: _Moves) -> dict[str, _Moves]:
+    """The states of a text: within it, and within a character of it that is more than a byte."""
+    states = {inside: dict.fromkeys(ascii_bytes, inside) | _beyond_ascii(inside) | closing}
+    for left, (following, then) in _CONTINUED.items():
+        states[f"{inside}, {left}"] = dict.fromkeys(following, f"{inside}, {then}" if then else inside)
+    return states
+
+
+def _beyond_ascii(inside: str) -> _Moves:
+    """The first bytes of characters beyond ASCII, and what is to come of them."""
+    moves: _Moves = {}
+    for byte in range(0xC2, 0xF5):
+        left = _AFTER_LEAD.get(byte) or ("1" if byte < 0xE0 else "2" if byte < 0xF0 else "3")
+        moves[byte] = f"{inside}, {left}"
     return moves
 
 

@@ -83,12 +83,12 @@ class NeuralDebugger:
                     f"program and state take {len(ids)} tokens, and the next state may take {self._max_new}: "
                     f"more than the {self._session.max_length} that this model was trained on"
                 )
-        history = History(states)
+        history = History(self.context, self._tokenizer.spec, states)
         self._session.continue_from(ids)
-        constraint = Constraint(self._grammar, [(history, len(self.context))])
+        constraint = Constraint(self._grammar, [history])
         stop = self._tokenizer.symbol_id(STATE_END)
         written = self._session.generate([stop], self._max_new, constraint=constraint)
-        read = parse_state(self._tokenizer.segments(written), history, len(self.context))
+        read = parse_state(self._tokenizer.segments(written), history)
         if read.state is None:
             raise UserError(f"what the model wrote is no state: {read.error}")
         self.states, self.actions, self._from_root = [*states, read.state], [*actions, action], from_root
@@ -111,6 +111,6 @@ class NeuralDebugger:
     def _ask(self, states: Sequence[ShownState], actions: Sequence[Action], action: Action) -> list[int]:
         session = Session(self.context, tuple(states), tuple(actions), ended=False)
         try:
-            return self._tokenizer.encode(render_prompt(session, action))[0]
+            return self._tokenizer.encode(render_prompt(session, action, self._tokenizer.spec))[0]
         except Unrenderable as error:
             raise UserError(f"the model's language cannot write this ({error})") from None

@@ -188,7 +188,7 @@ def answer(
             asked[index] = question
     constraint = None
     if config.constrained:
-        shown = [(question.history, question.lines) for question in asked.values()]
+        shown = [question.history for question in asked.values()]
         constraint = Constraint(Grammar(tokenizer), shown)
     ids = [question.ids for question in asked.values()]
     stop = [tokenizer.symbol_id(STATE_END)]

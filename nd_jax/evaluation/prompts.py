@@ -35,12 +35,10 @@ class Question:
     Attributes:
       ids: the prompt.
       history: the state shown in it, needed to read the next one.
-      lines: how many lines the program has.
     """
 
     ids: list[int]
     history: History
-    lines: int
 
 
 def output_question(source: str, call: Event, tokenizer: Tokenizer) -> Question:
@@ -125,14 +123,15 @@ def _question(source: str, state: ShownState, action: str, tokenizer: Tokenizer)
             "too many lines", f"{len(context)} lines, the tokenizer names {tokenizer.spec.lines}"
         )
     try:
-        segments = render_prompt(Session(context, (state,), (), ended=False), Action(action))
-        return Question(tokenizer.encode(segments)[0], History([state]), len(context))
+        session = Session(context, (state,), (), ended=False)
+        prompt, _ = tokenizer.encode(render_prompt(session, Action(action), tokenizer.spec))
+        return Question(prompt, History(context, tokenizer.spec, [state]))
     except Unrenderable as error:
         raise Unanswered(error.reason, error.detail) from None
 
 
 def _read(question: Question, ids: Sequence[int], tokenizer: Tokenizer, event: str) -> ShownState:
-    parsed = parse_state(tokenizer.segments(ids), question.history, question.lines)
+    parsed = parse_state(tokenizer.segments(ids), question.history)
     if parsed.state is None:
         raise Unanswered("unreadable state", parsed.error or "")
     if parsed.state.event != event:

@@ -229,10 +229,10 @@ class _Scores:
         self.marks = [mark for _, _, mark in pairs]
         self._seed = seed
         self._programs = np.array([session.program for session, _, _ in pairs])
-        self._has = {name: np.array([mark.rest == name for mark in self.marks]) for name in (BINDINGS, VALUE)}
+        self._has = {name: np.array([mark.part == name for mark in self.marks]) for name in (BINDINGS, VALUE)}
         self._model = (
-            np.array([not w[mark.begin : mark.split].any() for _, w, mark in pairs]),
-            np.array([not w[mark.split : mark.end].any() for _, w, mark in pairs]),
+            np.array([not w[mark.event_line].any() for _, w, mark in pairs]),
+            np.array([not w[mark.rest].any() for _, w, mark in pairs]),
         )
         self._baseline = (
             np.array([mark.baseline_event_line for mark in self.marks]),

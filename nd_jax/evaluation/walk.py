@@ -37,7 +37,7 @@ def side_by_side(
     try:
         session = show(tree, full_walk(tree, STEP_INTO), tokenizer.spec)
         prompts = [
-            tokenizer.encode(render_prompt(_first(session, k), action))[0]
+            tokenizer.encode(render_prompt(_first(session, k), action, tokenizer.spec))[0]
             for k in range(1, len(session.states))
         ]
     except Unrenderable as error:
@@ -47,12 +47,12 @@ def side_by_side(
 
     lines = [f"{number:3}  {line}" for number, line in enumerate(session.context, 1)]
     lines += ["", f"{trace.entry}({trace.arguments})", f"     start  {_describe(session.states[0])}"]
-    history = History()
+    history = History(session.context, tokenizer.spec)
     right = 0
     for k, ids in enumerate(written, 1):
         history.see(session.states[k - 1])
         real = session.states[k]
-        said = parse_state(tokenizer.segments(ids), history, len(session.context))
+        said = parse_state(tokenizer.segments(ids), history)
         same = said.state == real
         right += same
         lines.append(f"  {'ok   ' if same else 'WRONG'} step   {_describe(real)}")

@@ -24,7 +24,7 @@ from nd_jax.evaluation.prompts import Unanswered, output_question
 from nd_jax.export.folder import Trained
 from nd_jax.language.render import render, render_prompt
 from nd_jax.language.session import Session, Unrenderable, show
-from nd_jax.language.symbols import STATE_END, SYMBOL_KINDS
+from nd_jax.language.symbols import STATE_END, SYMBOL_KINDS, TokenizerSpec
 from nd_jax.language.tokenizer import Tokenizer
 from nd_jax.model.transformer import bind
 from nd_jax.tracing.schema import Trace
@@ -101,7 +101,7 @@ def check(
     texts = [
         (text, ids)
         for session in sessions
-        if (text := _plain_text(session)) is not None
+        if (text := _plain_text(session, model.tokenizer.spec)) is not None
         for ids in [model.tokenizer.encode_session(session).ids]
     ]
     length = min(experiment.data.row_length, DecodeConfig().buckets[-1])
@@ -239,15 +239,15 @@ def _prompts(
     for session in sessions:
         for k in rng.sample(range(1, len(session.states)), len(session.states) - 1):
             begun = Session(session.context, session.states[:k], session.actions[: k - 1], ended=False)
-            ids, _ = tokenizer.encode(render_prompt(begun, session.actions[k - 1]))
+            ids, _ = tokenizer.encode(render_prompt(begun, session.actions[k - 1], tokenizer.spec))
             if len(ids) <= length:
                 yield ids
                 break
 
 
-def _plain_text(session: Session) -> str | None:
+def _plain_text(session: Session, spec: TokenizerSpec) -> str | None:
     """A session as text; None where some of its own text reads like a marker."""
-    segments = render(session)
+    segments = render(session, spec)
     if any("<|" in segment.text for segment in segments if segment.kind not in SYMBOL_KINDS):
         return None
     return "".join(segment.text for segment in segments)

@@ -56,8 +56,8 @@ def evaluate(
             refused[refusal.reason] = refused.get(refusal.reason, 0) + 1
             continue
         counts.append(len(ids))
-        _count_by_kind(tokenizer, ids, render(session), bytes_of, tokens_of)
-        parsed = parse(tokenizer.segments(ids))
+        _count_by_kind(tokenizer, ids, render(session, tokenizer.spec), bytes_of, tokens_of)
+        parsed = parse(tokenizer.segments(ids), tokenizer.spec)
         failures += parsed.error is not None or parsed.session != session
     counts.sort()
     return TokenizerFigures(

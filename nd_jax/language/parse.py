@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nd_jax.debugger.actions import WITH_LINES, Action
-from nd_jax.language.render import History
+from nd_jax.language.render import PLAIN, History
 from nd_jax.language.session import Session, ShownState
 from nd_jax.language.symbols import (
     ACTION_OF,
@@ -19,6 +19,7 @@ from nd_jax.language.symbols import (
     STATE_END,
     SYMBOL_KINDS,
     Segment,
+    TokenizerSpec,
     number_of,
     pointer,
 )
@@ -54,19 +55,19 @@ class ParsedState:
     line: int | None = None
 
 
-def parse(segments: Iterable[Segment]) -> Parsed:
+def parse(segments: Iterable[Segment], spec: TokenizerSpec = PLAIN) -> Parsed:
     """Read a document: the inverse of `nd_jax.language.render.render`. Never raises."""
     reader = _Reader(segments)
     context: tuple[str, ...] = ()
     states: list[ShownState] = []
     actions: list[Action] = []
-    history = History()
     try:
         context = _read_context(reader)
+        history = History(context, spec)
         while True:
             action = _read_action(reader, len(context)) if states else None
             try:
-                state = _read_state(reader, history, len(context), _Partial())
+                state = _read_state(reader, history, _Partial())
             except _Mistake as mistake:
                 raise _Mistake(f"state {len(states)}: {mistake}") from None
             if action is not None:
@@ -82,18 +83,17 @@ def parse(segments: Iterable[Segment]) -> Parsed:
         return Parsed(Session(context, tuple(states), tuple(actions), ended=False), str(mistake))
 
 
-def parse_state(segments: Iterable[Segment], history: History, lines: int) -> ParsedState:
+def parse_state(segments: Iterable[Segment], history: History) -> ParsedState:
     """Read exactly one state, as a model writes it after an action. Never raises.
 
     Args:
       segments: the state's segments, its end marker included.
       history: the states shown before it; not changed.
-      lines: how many lines the program has.
     """
     reader = _Reader(segments)
     partial = _Partial()
     try:
-        state = _read_state(reader, history, lines, partial)
+        state = _read_state(reader, history, partial)
         reader.expect_done()
     except _Mistake as mistake:
         return ParsedState(None, str(mistake), partial.event, partial.line)
@@ -174,6 +174,14 @@ class _Reader:
         self._next += 1
         return text[:-1].split("\n")
 
+    def take_first_line(self) -> str | None:
+        """Take the first line of the text, if text comes next; what follows the line is left."""
+        lines = self.take_lines()
+        if len(lines) > 1:
+            self._next -= 1
+            self._items[self._next] = ("text", "".join(line + "\n" for line in lines[1:]))
+        return lines[0] if lines else None
+
     def take_line(self, what: str) -> str:
         """Take text that is exactly one line."""
         found = self.describe()
@@ -213,32 +221,51 @@ def _read_breakpoints(reader: _Reader, lines: int) -> tuple[int, ...]:
     return tuple(breakpoints)
 
 
-def _read_state(reader: _Reader, history: History, lines: int, partial: _Partial) -> ShownState:
+def _read_state(reader: _Reader, history: History, partial: _Partial) -> ShownState:
+    spec = history.spec
     symbol = reader.symbol()
     event = None if symbol is None else EVENT_OF.get(symbol)
     if symbol is None or event is None:
         raise _Mistake(f"{reader.describe()} where an event belongs")
     reader.take(symbol)
     partial.event = event
-    line = partial.line = reader.take_number("line")
-    if line is None and (event != RETURN or history.frame is not None):
-        raise _Mistake(f"{reader.describe()} where a line pointer belongs")
-    if line is not None and not 0 < line <= lines:
-        raise _Mistake(f"line {line} of {lines}")
+    line = None if spec.line_last else _read_line(reader, history, event, partial)
     frame = _read_frame(reader, history)
     bindings = value = None
     if event in SHOWS_LOCALS:
-        bindings = _read_bindings(reader, {} if event == CALL else history.locals.get(frame, {}))
+        before = {} if event == CALL else history.locals.get(frame, {})
+        bindings = _read_all_names(reader, before) if spec.all_names else _read_bindings(reader, before)
     elif event in SHOWS_VALUE:
         reader.expect(ARG)
         value = reader.take_line("a value")
+    if spec.line_last:
+        line = _read_line(reader, history, event, partial)
     reader.expect(STATE_END)
     return ShownState(event, line, frame, bindings, value)
+
+
+def _read_line(reader: _Reader, history: History, event: str, partial: _Partial) -> int | None:
+    context = history.context
+    line = partial.line = reader.take_number("line")
+    if line is None:
+        if event != RETURN or history.frame is not None:
+            raise _Mistake(f"{reader.describe()} where a line pointer belongs")
+        return None
+    if not 0 < line <= len(context):
+        raise _Mistake(f"line {line} of {len(context)}")
+    if history.spec.echo_line and (echo := reader.take_first_line()) != context[line - 1]:
+        raise _Mistake(f"{echo!r} is not line {line}")
+    return line
 
 
 def _read_frame(reader: _Reader, history: History) -> int:
     before = history.frame or 0
     number = reader.take_number("frame")
+    if history.spec.all_frames:
+        if number is None:
+            raise _Mistake(f"{reader.describe()} where a frame belongs")
+        if number <= history.frames:
+            return number
     if number is None:
         return before
     if number > history.frames or number == before:
@@ -266,3 +293,13 @@ def _read_bindings(reader: _Reader, before: dict[str, str]) -> dict[str, str]:
                 raise _Mistake(f"{line[:40]!r} is not a new binding")
             written.add(name)
             bindings[name] = text
+
+
+def _read_all_names(reader: _Reader, before: dict[str, str]) -> dict[str, str]:
+    bindings: dict[str, str] = {}
+    for line in reader.take_lines():
+        name, equals, text = line.partition("=")
+        if not name.isidentifier() or name in bindings or (not equals and name not in before):
+            raise _Mistake(f"{line[:40]!r} is neither a new binding nor a name from before")
+        bindings[name] = text if equals else before[name]
+    return bindings

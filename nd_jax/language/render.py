@@ -4,7 +4,7 @@ A word is a control symbol as it is spelled, or a whole line of text with its en
 are what is encoded; segments, which are typed, are read off them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from nd_jax.debugger.actions import WITH_LINES, Action
@@ -22,56 +22,60 @@ from nd_jax.language.symbols import (
     SHOWS_VALUE,
     STATE_END,
     Segment,
+    TokenizerSpec,
     frame,
     pointer,
 )
 from nd_jax.tracing.schema import CALL, RETURN
 
+PLAIN = TokenizerSpec()
+"""The form in which sessions are written unless a tokenizer asks for another."""
 
-def render(session: Session) -> list[Segment]:
+
+def render(session: Session, spec: TokenizerSpec = PLAIN) -> list[Segment]:
     """Write a whole session: context, then states and the actions between them.
 
     Raises:
       Unrenderable: something in it has no place in the language.
     """
-    return _segments(write(session))
+    return _segments(write(session, spec), spec)
 
 
-def render_prompt(session: Session, action: Action) -> list[Segment]:
+def render_prompt(session: Session, action: Action, spec: TokenizerSpec = PLAIN) -> list[Segment]:
     """Write what a model sees before it writes the next state: the session so far, and one more action.
 
     Raises:
       Unrenderable: something in it has no place in the language.
     """
-    words = [*write(session._replace(ended=False)), *write_action(action, len(session.context))]
-    return _segments(words)
+    words = [*write(session._replace(ended=False), spec), *write_action(action, len(session.context))]
+    return _segments(words, spec)
 
 
 def render_context(context: Iterable[str]) -> list[Segment]:
     """Write the beginning of a document as segments (`write_context`)."""
-    return _segments(write_context(context))
+    return _segments(write_context(context), PLAIN)
 
 
-def render_state(state: ShownState, history: "History", lines: int) -> list[Segment]:
+def render_state(state: ShownState, history: "History") -> list[Segment]:
     """Write one state as segments (`write_state`)."""
-    return _segments(write_state(state, history, lines))
+    return _segments(write_state(state, history), history.spec)
 
 
-def _segments(words: Iterable[str]) -> list[Segment]:
-    reader = SegmentReader()
+def _segments(words: Iterable[str], spec: TokenizerSpec) -> list[Segment]:
+    reader = SegmentReader(spec)
     for word in words:
         (reader.text if word[-1] == "\n" else reader.symbol)(word)
     return reader.segments
 
 
-def write(session: Session) -> list[str]:
+def write(session: Session, spec: TokenizerSpec = PLAIN) -> list[str]:
     """Write a whole session as words.
 
     Raises:
       Unrenderable: something in it has no place in the language.
     """
     words = write_context(session.context)
-    for part in write_steps(session):
+    for part in write_steps(session, spec):
         words += part
     if session.ended:
         words.append(END)
@@ -88,15 +92,15 @@ def write_context(context: Iterable[str]) -> list[str]:
     return words
 
 
-def write_steps(session: Session) -> Iterator[list[str]]:
+def write_steps(session: Session, spec: TokenizerSpec) -> Iterator[list[str]]:
     """Write what follows the context: a state, then an action and the state it leads to in turn; no END."""
-    history = History()
+    history = History(session.context, spec)
     lines = len(session.context)
     actions = iter(session.actions)
     for k, state in enumerate(session.states):
         if k:
             yield write_action(next(actions), lines)
-        yield write_state(state, history, lines)
+        yield write_state(state, history)
         history.see(state)
 
 
@@ -113,18 +117,26 @@ def write_action(action: Action, lines: int) -> list[str]:
 
 
 class History:
-    """What a session has shown so far: decides what the next state must say.
+    """What a session has shown so far, and how: decides what the next state must say.
 
     Attributes:
+      context: the program's lines.
+      spec: of the tokenizer: in which form states are written.
       frame: the previous state's frame; None before the first state.
       locals: frame -> its bindings as last shown, for the frames that showed any.
       frames: how many frames were seen.
     """
 
-    def __init__(self, states: Iterable[ShownState] = ()):
+    def __init__(
+        self, context: Sequence[str], spec: TokenizerSpec = PLAIN, states: Iterable[ShownState] = ()
+    ):
         """Args:
+        context: the program's lines.
+        spec: of the tokenizer.
         states: what was shown so far.
         """
+        self.context = context
+        self.spec = spec
         self.frame: int | None = None
         self.locals: dict[int, dict[str, str]] = {}
         self.frames = 0
@@ -140,34 +152,43 @@ class History:
             self.locals[state.frame] = state.locals
 
 
-def write_state(state: ShownState, history: History, lines: int) -> list[str]:
+def write_state(state: ShownState, history: History) -> list[str]:
     """Write one state, given what was shown before it.
 
     Args:
       state: the state.
       history: the states shown before it; not changed.
-      lines: how many lines the program has.
     """
     event, line, number, bindings, value = state
+    spec = history.spec
     words = [EVENTS[event]]
+    where: list[str] = []
     if line is not None:
-        if not 0 < line <= lines:
-            raise Unrenderable("line outside the program", f"line {line} of {lines}")
-        words.append(pointer(line))
+        if not 0 < line <= len(history.context):
+            raise Unrenderable("line outside the program", f"line {line} of {len(history.context)}")
+        where.append(pointer(line))
+        if spec.echo_line:
+            where.append(history.context[line - 1] + "\n")
     elif event != RETURN or history.frame is not None:
         raise Unrenderable("no line", f"a {event} state without its line")
+    if not spec.line_last:
+        words += where
     if not 0 <= number <= history.frames:
         raise Unrenderable("frame number", f"frame {number} after {history.frames} frames")
-    if number != (history.frame or 0):
+    if number != (history.frame or 0) or spec.all_frames:
         words.append(frame(number))
     if (bindings is None) == (event in SHOWS_LOCALS) or (value is None) == (event in SHOWS_VALUE):
         raise Unrenderable("fields", f"locals and value do not fit a {event} state")
     if bindings is not None:
         before = _NOTHING if event == CALL else history.locals.get(number, _NOTHING)
-        if before != bindings:
+        if spec.all_names:
+            words += _all_names(before, bindings)
+        elif before != bindings:
             words += _changes(before, bindings)
     if value is not None:
         words += (ARG, _value(value))
+    if spec.line_last:
+        words += where
     words.append(STATE_END)
     return words
 
@@ -179,6 +200,10 @@ def _changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
             if name not in after:
                 words += (DEL, name + "\n")
     return words
+
+
+def _all_names(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    return [name + "\n" if before.get(name) == text else _binding(name, text) for name, text in after.items()]
 
 
 @lru_cache(maxsize=1 << 14)  # most come again and again

@@ -1,6 +1,17 @@
 """Tell what a piece of text is from the symbols before it, to turn ids back into segments."""
 
-from nd_jax.language.symbols import ACTION_OF, ARG, BOS, DEL, END, EVENT_OF, Role, Segment, number_of
+from nd_jax.language.symbols import (
+    ACTION_OF,
+    ARG,
+    BOS,
+    DEL,
+    END,
+    EVENT_OF,
+    Role,
+    Segment,
+    TokenizerSpec,
+    number_of,
+)
 
 
 class SegmentReader:
@@ -10,7 +21,11 @@ class SegmentReader:
       segments: what was read so far. Text that stands where none belongs is of kind ``value``.
     """
 
-    def __init__(self):
+    def __init__(self, spec: TokenizerSpec):
+        """Args:
+        spec: of the tokenizer: in which form states are written.
+        """
+        self._spec = spec
         self.segments: list[Segment] = []
         self._role = Role.CONTEXT
         self._after = ""  # the latest symbol
@@ -40,8 +55,9 @@ class SegmentReader:
             lines = text.split("\n")
             lines = [line + "\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
             if self._after == DEL:
-                self._add("name", lines[0])
-                del lines[0]
+                self._add("name", lines.pop(0))
+            elif self._spec.echo_line and number_of(self._after, "line") is not None:
+                self._add("source", lines.pop(0))
             for line in lines:
                 self._binding(line)
 
@@ -51,7 +67,7 @@ class SegmentReader:
             self._add("name", name + "=")
             self._add("value", value)
         else:
-            self._add("value", line)
+            self._add("name" if self._spec.all_names else "value", line)
 
     def _add(self, kind: str, text: str) -> None:
         self.segments.append(Segment(kind, text, self._role))

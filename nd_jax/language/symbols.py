@@ -8,6 +8,8 @@ A document is a sequence of segments, each a control symbol or a piece of text::
     binding   := name "=" value "\n"  |  DEL name "\n"
     action    := action_symbol pointer*
 
+`TokenizerSpec` has other forms of a state, which `nd ablate` compares with this one.
+
 Control symbols are inserted by id: no text is ever encoded to one. Those that CWM's published trace format
 has are spelled as it spells them.
 """
@@ -90,6 +92,15 @@ class TokenizerSpec:
     values: Literal["pieces", "letters"] = "pieces"
     """How values are written: in pieces, as all text is, or with every letter and digit as a piece of its
     own, so that what a value holds is seen without knowing how each piece is spelled."""
+    line_last: bool = False
+    """Write a state's line behind its bindings or value, not before them."""
+    echo_line: bool = False
+    """Write the line's source behind its symbol, in every state."""
+    all_names: bool = False
+    """Write all names at a call, resume or line, those whose value is as before without the value
+    (``name "\\n"``); not only what differs. A name that is gone is then not written (no ``DEL``)."""
+    all_frames: bool = False
+    """Write the frame in every state, not only where it is another than before."""
 
     @property
     def control_symbols(self) -> list[str]:

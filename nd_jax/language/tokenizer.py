@@ -27,7 +27,7 @@ from nd_jax.language.render import write_context, write_steps
 from nd_jax.language.segmenting import SegmentReader
 from nd_jax.language.session import Session, Unrenderable
 from nd_jax.language.spelling import spell
-from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, Segment, TokenizerSpec
+from nd_jax.language.symbols import BOS, END, PAD, SYMBOL_KINDS, UNKNOWN, Segment, TokenizerSpec, pointer
 
 MODEL_FILE, SPEC_FILE = "tokenizer.model", "spec.json"
 SPACE_SIGN = "\u2581"  # SentencePiece's own sign for a space: as text, it has to be spelled in bytes
@@ -202,7 +202,7 @@ class Tokenizer:
     def encode_session(
         self, session: Session, context: bytes | None = None, room: int | None = None
     ) -> EncodedSession:
-        """Encode a session: the ids of ``encode(render(session))``.
+        """Encode a session: the ids of ``encode(render(session, spec))``.
 
         Args:
           session: the session.
@@ -216,9 +216,20 @@ class Tokenizer:
         if context is None:
             context = self.encode_context(session.context)
         most = maxsize if room is None else room * ID_BYTES - len(context)
-        parts = self._encode(write_steps(session), most)
+        parts = self._encode(write_steps(session, self.spec), most)
         encoded = EncodedSession([context, *parts], self._packed[END] if session.ended else b"")
         return encoded if room is None else encoded.cut(room)
+
+    def renumber(self, session: EncodedSession, offset: int) -> EncodedSession:
+        """Name every line of a session by the symbol of a line `offset` further down."""
+        first = self._ids[pointer(1)]  # the symbols of lines have consecutive ids
+
+        def moved(part: bytes) -> bytes:
+            ids = np.frombuffer(part, np.int32)
+            is_line = (ids >= first) & (ids < first + self.spec.lines)
+            return (ids + np.int32(offset) * is_line).tobytes()
+
+        return session._replace(parts=[moved(part) for part in session.parts])
 
     def segments(self, ids: Iterable[int]) -> list[Segment]:
         """Turn ids back into segments: the inverse of `encode`. Never raises.
@@ -226,7 +237,7 @@ class Tokenizer:
         Ids that no document holds (padding, unknown, bytes that are not UTF-8, numbers beyond the vocabulary)
         give segments of kind ``invalid``.
         """
-        reader = SegmentReader()
+        reader = SegmentReader(self.spec)
         run: list[int] = []
         for i in ids:
             if len(self._symbols) <= i < self.vocab_size:
@@ -308,7 +319,9 @@ class Tokenizer:
 
 
 def _fingerprint(processor: Any, spec: TokenizerSpec) -> str:
-    digest = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True).encode())
+    # Forms that are off are left out: tokenizers made before there were any keep their fingerprint.
+    settings = {name: value for name, value in asdict(spec).items() if value is not False}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for i in range(processor.vocab_size()):
         digest.update(f"\0{processor.id_to_piece(i)}\0{processor.get_score(i)!r}".encode())
     return digest.hexdigest()[:16]

@@ -94,7 +94,7 @@ def training_texts(
         tree = StateTree(trace)
         trajectory = sample_trajectory(tree, rng, policy, max_states)
         try:
-            words = write(show(tree, trajectory, spec))
+            words = write(show(tree, trajectory, spec), spec)
         except Unrenderable:
             continue
         lines = (word for word in words if word[-1] == "\n" and word != "\n")

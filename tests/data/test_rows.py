@@ -14,7 +14,7 @@ from nd_jax.data.rows import ROWS, RowSource, fingerprint, row_settings
 from nd_jax.debugger.policy import PolicyConfig
 from nd_jax.errors import UserError
 from nd_jax.language.parse import parse
-from nd_jax.language.symbols import ACTION_OF, Role
+from nd_jax.language.symbols import ACTION_OF, Role, number_of
 from nd_jax.tracing.schema import EVENT_KINDS
 
 CONFIG = DataConfig(row_length=256, global_batch=8, seed=3)
@@ -55,6 +55,23 @@ def test_every_session_of_a_row_parses(source, tokenizer):
             parsed = parse(tokenizer.segments(ids))
             assert parsed.error is None
             assert parsed.session.actions
+
+
+def test_lines_may_be_numbered_from_any(traces, tokenizer):
+    """All line symbols come, and those of a session are its program's."""
+    source = RowSource(traces, tokenizer, replace(CONFIG, random_line_numbers=True))
+    found: set[int] = set()
+    for i in range(200):
+        for ids in sessions(arrays(source, i)):
+            lines: dict[Role, set[int]] = {role: set() for role in Role}
+            for kind, text, role in tokenizer.segments(ids):
+                if kind == "pointer":
+                    lines[role].add(number_of(text, "line"))
+            assert lines[Role.STATE] <= lines[Role.CONTEXT]
+            first, last = min(lines[Role.CONTEXT]), max(lines[Role.CONTEXT])
+            assert lines[Role.CONTEXT] == set(range(first, last + 1))
+            found |= lines[Role.CONTEXT]
+    assert found == set(range(1, tokenizer.spec.lines + 1))
 
 
 def test_targets_weights_and_positions(source, tokenizer):
@@ -160,9 +177,10 @@ def test_fingerprint_names_what_decides_the_batches(tokenizer):
         {"seed": 4},
         {"policy": PolicyConfig(turning=9.0)},
         {"row_length": 128},
+        {"random_line_numbers": True},
     ]
     names = {name(CONFIG), name(CONFIG, "b"), *(name(replace(CONFIG, **change)) for change in changes)}
-    assert len(names) == 6
+    assert len(names) == 7
 
 
 def test_the_place_weight_counts_where_a_learned_state_says_where_it_is(source, tokenizer):

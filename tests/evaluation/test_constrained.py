@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from forms import FORMS, in_form
 
 from nd_jax.debugger.actions import STEP_INTO
 from nd_jax.debugger.policy import full_walk
@@ -26,8 +27,8 @@ def grammar(tokenizer) -> Grammar:
     return Grammar(tokenizer)
 
 
-def accepted(grammar: Grammar, ids: list[int], history: History, lines: int) -> bool:
-    allowed_V, place = grammar.allowed_V(history, lines), 0
+def accepted(grammar: Grammar, ids: list[int], history: History) -> bool:
+    allowed_V, place = grammar.allowed_V(history), 0
     for token in ids:
         place = int(grammar.moves_QxV[place, token])
         if place < 0 or not allowed_V[token]:
@@ -35,40 +36,41 @@ def accepted(grammar: Grammar, ids: list[int], history: History, lines: int) -> 
     return True
 
 
-def test_every_real_state_is_within_the_grammar(grammar, traces, tokenizer):
+@pytest.mark.parametrize("form", FORMS)
+def test_every_real_state_is_within_the_grammar(traces, tokenizer, form):
+    tokenizer = in_form(tokenizer, form)
+    grammar = Grammar(tokenizer)
     for trace in traces:
         session = show(StateTree(trace), full_walk(StateTree(trace), STEP_INTO), tokenizer.spec)
-        history = History()
-        history.see(session.states[0])
+        history = History(session.context, tokenizer.spec, session.states[:1])
         for state in session.states[1:]:
-            ids = tokenizer.encode(render_state(state, history, len(session.context)))[0]
-            assert accepted(grammar, ids, history, len(session.context)), state
+            ids = tokenizer.encode(render_state(state, history))[0]
+            assert accepted(grammar, ids, history), state
             history.see(state)
 
 
 def test_names_and_values_of_all_of_unicode_are_within_the_grammar(grammar, tokenizer):
-    history = History()
-    history.see(ShownState("call", 1, 0, {"gone": "1"}, None))
+    history = History(("",) * 3, states=[ShownState("call", 1, 0, {"gone": "1"}, None)])
     for text in ("'é\u2581\ud7ff\uffff'", "'\U00010000\U0010ffff\x00\t'", "=", ""):
         for state in (
             ShownState("line", 2, 0, {"größe": text}, None),
             ShownState("return", 2, 0, None, text),
             ShownState("unwind", 2, 0, None, None),
         ):
-            ids = tokenizer.encode(render_state(state, history, 3))[0]
-            assert accepted(grammar, ids, history, 3), state
+            ids = tokenizer.encode(render_state(state, history))[0]
+            assert accepted(grammar, ids, history), state
 
 
 def test_what_no_state_holds_is_outside(grammar, tokenizer):
-    find, history = tokenizer.symbol_id, History()
-    history.see(ShownState("call", 1, 0, {}, None))
+    find = tokenizer.symbol_id
+    history = History(("",) * 3, states=[ShownState("call", 1, 0, {}, None)])
     line, end = find(EVENTS["line"]), find(STATE_END)
     first = find(pointer(1))
 
     def text(written: str) -> list[int]:
         return tokenizer.encode_text(written)
 
-    assert accepted(grammar, [line, first, *text("a1=2\n"), end], history, 3)
+    assert accepted(grammar, [line, first, *text("a1=2\n"), end], history)
     for wrong in (
         [end],
         [line, end],
@@ -87,7 +89,7 @@ def test_what_no_state_holds_is_outside(grammar, tokenizer):
         [line, first, *text("a="), *bytes_(tokenizer, 0xED, 0xA0)],
         [tokenizer.pad],
     ):
-        assert not accepted(grammar, wrong, history, 3), wrong
+        assert not accepted(grammar, wrong, history), wrong
 
 
 def bytes_(tokenizer, *values: int) -> list[int]:
@@ -96,13 +98,16 @@ def bytes_(tokenizer, *values: int) -> list[int]:
     return [zero + value for value in values]
 
 
-def test_a_model_that_knows_nothing_writes_states_that_can_be_read(grammar, traces, tokenizer):
+@pytest.mark.parametrize("form", [{}, FORMS[-1] | {"echo_line": False}])  # an echo is not drawn by chance
+def test_a_model_that_knows_nothing_writes_states_that_can_be_read(traces, tokenizer, form):
+    tokenizer = in_form(tokenizer, form)
+    grammar = Grammar(tokenizer)
     config = ModelConfig(vocab_size=tokenizer.vocab_size, d_model=16, n_layers=1, head_dim=8, d_ff=16)
     rng = np.random.default_rng(0)
     shapes = nnx.to_pure_dict(transformer.abstract(config)[1])
     params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
     questions = [output_question(trace.source, trace.events[0], tokenizer) for trace in traces]
-    constraint = Constraint(grammar, [(question.history, question.lines) for question in questions])
+    constraint = Constraint(grammar, [question.history for question in questions])
     decode = DecodeConfig(batch_size=4, refill=2, buckets=(256,), max_new_tokens=40)
     decoder = Decoder(config, params, decode)
     prompts, stop = [question.ids for question in questions], [tokenizer.symbol_id(STATE_END)]
@@ -112,16 +117,14 @@ def test_a_model_that_knows_nothing_writes_states_that_can_be_read(grammar, trac
         questions, decoder.generate(prompts, stop, None, drawn, constraint), strict=True
     ):
         for generation in row:
-            assert accepted(grammar, generation.ids, question.history, question.lines)
+            assert accepted(grammar, generation.ids, question.history)
             if generation.ids[-1] in stop:
                 finished += 1
-                parsed = parse_state(tokenizer.segments(generation.ids), question.history, question.lines)
+                parsed = parse_state(tokenizer.segments(generation.ids), question.history)
                 assert parsed.error is None or "binding" in parsed.error or "deleted" in parsed.error
     assert finished > 2
     plain = decoder.greedy(prompts, stop)
-    assert not all(
-        accepted(grammar, ids, q.history, q.lines) for ids, q in zip(plain, questions, strict=True)
-    )
+    assert not all(accepted(grammar, ids, q.history) for ids, q in zip(plain, questions, strict=True))
 
     session = DebugSession(config, params, max_length=300)
     session.feed(prompts[0])

@@ -41,10 +41,10 @@ class Scripted:
         assert list(stop_ids) == [self.tokenizer.symbol_id(STATE_END)]
         assert max_new == 50
         self.asked = prompts
-        history = History()
+        history = History(("", ""))
         history.see(ShownState("call", 1, 0, {}, None))
         said = [
-            Generation(self.tokenizer.encode(render_state(state, history, 2))[0] if state else [], [])
+            Generation(self.tokenizer.encode(render_state(state, history))[0] if state else [], [])
             for state in self.states
         ]
         n = sampling.samples

@@ -61,15 +61,13 @@ def walk(trace, tokenizer) -> Session:
 
 def decoded(model: Model, session: Session, action: Action) -> ShownState | None:
     """The state that the batched decoder writes after the same session."""
-    history = History()
-    for state in session.states:
-        history.see(state)
+    history = History(session.context, states=session.states)
     decoder = Decoder(model.experiment.model, model.params, DecodeConfig(2, 1, (512,), 40))
     prompt = model.tokenizer.encode(render_prompt(session, action))[0]
-    constraint = Constraint(Grammar(model.tokenizer), [(history, len(session.context))])
+    constraint = Constraint(Grammar(model.tokenizer), [history])
     stop = [model.tokenizer.symbol_id(STATE_END)]
     ids = decoder.generate([prompt], stop, constraint=constraint)[0][0].ids
-    return parse_state(model.tokenizer.segments(ids), history, len(session.context)).state
+    return parse_state(model.tokenizer.segments(ids), history).state
 
 
 def test_every_state_is_what_decoding_gives_also_after_undo_and_correction(model, opened, traces):
@@ -106,8 +104,7 @@ def answering(monkeypatch, tokenizer, shown: Session, order: list[int]) -> None:
     numbers = iter(order)
 
     def generate(session, stops, limit, constraint) -> list[int]:
-        history = constraint.shown[0][0]
-        ids, _ = tokenizer.encode(render_state(shown.states[next(numbers)], history, len(shown.context)))
+        ids, _ = tokenizer.encode(render_state(shown.states[next(numbers)], constraint.shown[0]))
         session.ids.extend(ids)
         return ids
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from forms import FORMS, in_form
 
 from nd_jax.debugger.actions import STEP_INTO
 from nd_jax.debugger.policy import PolicyConfig, full_walk
@@ -15,7 +16,7 @@ from nd_jax.debugger.tree import StateTree
 from nd_jax.errors import UserError
 from nd_jax.evaluation.marks import Mark, Marker
 from nd_jax.evaluation.states import StatesConfig, evaluate_states, predictor
-from nd_jax.language.render import render
+from nd_jax.language.render import render, write
 from nd_jax.language.session import show
 from nd_jax.language.symbols import ARG, DEL, EVENTS, STATE_END, pointer
 from nd_jax.model import transformer
@@ -133,7 +134,7 @@ def test_a_model_wrong_on_one_part_loses_that_part_only(traces, tokenizer, part)
     def wrong(ids: list[int], mark: Mark) -> list[int]:
         if part == "event_line":
             return [mark.begin]
-        return [mark.end - 1] if mark.rest == part else []
+        return [mark.end - 1] if mark.part == part else []
 
     figures = evaluate_states(traces, tokenizer, spoiling(tokenizer, wrong), CONFIG)
     scores = figures["all"]
@@ -214,17 +215,40 @@ def test_the_baseline_stays_in_the_frame(tokenizer):
     assert [baseline[part] for part in ("state", *PARTS)] == [1 / 6, 1 / 6, 3 / 4, 0.0]
 
 
-def test_marks_cover_the_states_that_actions_led_to(traces, tokenizer):
+@pytest.mark.parametrize("form", FORMS)
+def test_marks_cover_the_states_that_actions_led_to(traces, tokenizer, form):
+    tokenizer = in_form(tokenizer, form)
     for trace in traces:
         session = show(StateTree(trace), full_walk(StateTree(trace), STEP_INTO), tokenizer.spec)
-        ids, _ = tokenizer.encode(render(session))
+        ids, _ = tokenizer.encode(render(session, tokenizer.spec))
         marks = Marker(tokenizer).mark(ids)
         assert [mark.event for mark in marks] == [state.event for state in session.states[1:]]
         for mark, state in zip(marks, session.states[1:], strict=True):
             assert ids[mark.end - 1] == tokenizer.symbol_id(STATE_END)
-            assert (mark.rest == "bindings") == (state.locals is not None)
-            assert (mark.rest == "value") == (state.value is not None)
-            assert mark.rest != "value" or ids[mark.split] == tokenizer.symbol_id(ARG)
+            assert (mark.part == "bindings") == (state.locals is not None)
+            assert (mark.part == "value") == (state.value is not None)
+            assert mark.part != "value" or ids[mark.rest[0]] == tokenizer.symbol_id(ARG)
+            assert sorted(mark.event_line + mark.rest) == list(range(mark.begin, mark.end))
+            where = tokenizer.segments(ids[t] for t in mark.event_line)
+            said = [segment.text for segment in where if segment.kind == "source"]
+            assert said == [session.context[state.line - 1] + "\n"] * tokenizer.spec.echo_line
+            assert pointer(state.line) in [segment.text for segment in where]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_baseline_is_the_same_in_every_form(traces, tokenizer, form):
+    """Where no name is deleted, which a form with all names does not write."""
+    compared = 0
+    for tree in map(StateTree, traces):
+        session = show(tree, full_walk(tree, STEP_INTO), tokenizer.spec)
+        if DEL not in write(session):
+            plain, other = (
+                Marker(some).mark(some.encode_session(session).ids)
+                for some in (tokenizer, in_form(tokenizer, form))
+            )
+            assert [mark[-3:] for mark in plain] == [mark[-3:] for mark in other]
+            compared += len(plain)
+    assert compared > 20
 
 
 def test_long_sessions_are_cut_at_a_state_and_hopeless_ones_counted(traces, tokenizer):

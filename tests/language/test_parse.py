@@ -1,3 +1,4 @@
+import itertools
 import random
 
 import pytest
@@ -29,11 +30,15 @@ from nd_jax.language.symbols import (
 from nd_jax.tracing.schema import Trace
 
 STEP = ACTIONS[STEP_INTO]
+FORMS = [
+    TokenizerSpec(line_last=last, echo_line=echo, all_names=names, all_frames=frames)
+    for last, echo, names, frames in itertools.product((False, True), repeat=4)
+]
 
 
-@given(sessions())
-def test_parse_is_the_inverse_of_render(session: Session):
-    parsed = parse(render(session))
+@given(sessions(), st.sampled_from(FORMS))
+def test_parse_is_the_inverse_of_render(session: Session, spec: TokenizerSpec):
+    parsed = parse(render(session, spec), spec)
     assert parsed.error is None
     assert parsed.session == session
 
@@ -44,8 +49,9 @@ def test_sampled_sessions_come_back_and_hold_every_full_state(traces: list[Trace
     for trace in traces * 10 + found_traces * 3:
         tree = StateTree(trace)
         walk = sample_trajectory(tree, rng, policy, 40)
-        session = show(tree, walk, TokenizerSpec())
-        parsed = parse(render(session))
+        spec = rng.choice(FORMS)
+        session = show(tree, walk, spec)
+        parsed = parse(render(session, spec), spec)
         assert parsed.error is None
         assert parsed.session == session
         for i, state in zip([walk.start, *(i for _, i in walk.steps)], parsed.session.states, strict=True):
@@ -53,11 +59,13 @@ def test_sampled_sessions_come_back_and_hold_every_full_state(traces: list[Trace
                 assert state.locals == trace.events[i].locals
 
 
-@given(sessions(), st.data())
-def test_a_cut_document_gives_the_whole_states_before_the_cut(session: Session, data: st.DataObject):
-    segments = render(session)
+@given(sessions(), st.sampled_from(FORMS), st.data())
+def test_a_cut_document_gives_the_whole_states_before_the_cut(
+    session: Session, spec: TokenizerSpec, data: st.DataObject
+):
+    segments = render(session, spec)
     cut = data.draw(st.integers(0, len(segments)))
-    parsed = parse(segments[:cut])
+    parsed = parse(segments[:cut], spec)
     ends = sum(segment.text == STATE_END and segment.kind == "marker" for segment in segments[:cut])
     assert parsed.session.states == session.states[:ends]
     assert parsed.session.actions == session.actions[: max(0, ends - 1)]
@@ -65,14 +73,15 @@ def test_a_cut_document_gives_the_whole_states_before_the_cut(session: Session, 
     assert (parsed.error is None) == whole
 
 
-@given(sessions(), st.data())
-def test_a_changed_document_never_raises(session: Session, data: st.DataObject):
-    segments = render(session)
+@given(sessions(), st.sampled_from(FORMS), st.data())
+def test_a_changed_document_never_raises(session: Session, spec: TokenizerSpec, data: st.DataObject):
+    segments = render(session, spec)
     at = data.draw(st.integers(0, len(segments) - 1))
     other = data.draw(st.sampled_from(segments))
     for changed in ([*segments[:at], other, *segments[at + 1 :]], [*segments[:at], *segments[at + 1 :]]):
-        parsed = parse(changed)
-        assert parse(render(parsed.session)).session.states == parsed.session.states
+        parsed = parse(changed, spec)
+        again = parse(render(parsed.session, spec), spec)
+        assert again.session.states == parsed.session.states
 
 
 def as_segments(*items: str) -> list[Segment]:
@@ -81,20 +90,18 @@ def as_segments(*items: str) -> list[Segment]:
     return [Segment(kind, item, Role.STATE) for kind, item in zip(kinds, items, strict=True)]
 
 
-HISTORY = History()
+HISTORY = History(("",) * 3)
 for _shown in (ShownState("call", 1, 0, {"x": "1", "y": "2"}, None), ShownState("call", 2, 1, {}, None)):
     HISTORY.see(_shown)
 LINE, CALL, RETURN = EVENTS["line"], EVENTS["call"], EVENTS["return"]
 
 
 def test_a_state_is_read_after_a_history():
-    read = parse_state(
-        as_segments(LINE, pointer(3), frame(0), "x=5\nz==\n", DEL, "y\n", STATE_END), HISTORY, 3
-    )
+    read = parse_state(as_segments(LINE, pointer(3), frame(0), "x=5\nz==\n", DEL, "y\n", STATE_END), HISTORY)
     assert read.error is None
     assert read.state == ShownState("line", 3, 0, {"x": "5", "z": "="}, None)
     assert HISTORY.locals[0] == {"x": "1", "y": "2"}
-    assert render_state(read.state, HISTORY, 3)
+    assert render_state(read.state, HISTORY)
 
 
 @pytest.mark.parametrize(
@@ -126,22 +133,22 @@ def test_a_state_is_read_after_a_history():
     ],
 )
 def test_what_is_wrong_with_a_state(items: list[str], error: str):
-    read = parse_state(as_segments(*items), HISTORY, 3)
+    read = parse_state(as_segments(*items), HISTORY)
     assert read.state is None
     assert read.error is not None
     assert error in read.error
 
 
 def test_a_broken_state_still_tells_its_event_and_line():
-    read = parse_state(as_segments(LINE, pointer(2), "nonsense", STATE_END), HISTORY, 3)
+    read = parse_state(as_segments(LINE, pointer(2), "nonsense", STATE_END), HISTORY)
     assert (read.state, read.event, read.line) == (None, "line", 2)
-    read = parse_state(as_segments(CALL, pointer(4)), HISTORY, 3)
+    read = parse_state(as_segments(CALL, pointer(4)), HISTORY)
     assert (read.state, read.event, read.line) == (None, "call", 4)
 
 
 def test_invalid_segments_are_named():
     invalid = Segment("invalid", "bytes that are not UTF-8", Role.STATE)
-    read = parse_state([*as_segments(RETURN, pointer(1), ARG), invalid], HISTORY, 3)
+    read = parse_state([*as_segments(RETURN, pointer(1), ARG), invalid], HISTORY)
     assert read.error == "bytes that are not UTF-8 where a value belongs"
 
 

@@ -120,12 +120,12 @@ def test_states_that_have_no_place_are_refused(state: ShownState):
 
 
 def test_only_the_first_state_may_lack_a_line():
-    history = History()
+    history = History(("",) * 3)
     state = ShownState("return", None, 0, None, "1")
-    assert render_state(state, history, 3)
+    assert render_state(state, history)
     history.see(state)
     with pytest.raises(Unrenderable, match="no line"):
-        render_state(state, history, 3)
+        render_state(state, history)
 
 
 @pytest.mark.parametrize(

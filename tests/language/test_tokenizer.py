@@ -18,7 +18,16 @@ from nd_jax.language.measure import evaluate
 from nd_jax.language.parse import parse
 from nd_jax.language.render import render
 from nd_jax.language.session import Session, ShownState, Unrenderable, show
-from nd_jax.language.symbols import ACTIONS, STATE_END, SYMBOL_KINDS, Role, Segment, TokenizerSpec, pointer
+from nd_jax.language.symbols import (
+    ACTIONS,
+    STATE_END,
+    SYMBOL_KINDS,
+    Role,
+    Segment,
+    TokenizerSpec,
+    number_of,
+    pointer,
+)
 from nd_jax.language.tokenizer import MODEL_FILE, SPEC_FILE, Tokenizer
 from nd_jax.language.training import train, training_texts
 from nd_jax.tracing.schema import Trace
@@ -31,11 +40,13 @@ HARD_TEXTS = [
 
 @pytest.fixture(scope="module")
 def tokenizers(tokenizer: Tokenizer, texts: list[str]) -> list[Tokenizer]:
-    """Several, so that nothing holds by luck of the pieces; the last one spells values."""
+    """Several, so that nothing holds by luck of the pieces; one spells values, one has another form."""
+    form = dict.fromkeys(("line_last", "echo_line", "all_names", "all_frames"), True)
     return [
         tokenizer,
         train([*texts, "\u2581 \u2423 \t é 变 \U0001f600" * 9], replace(tokenizer.spec, vocab_size=500), {}),
         train(texts, replace(tokenizer.spec, values="letters"), {}),
+        train(texts, replace(tokenizer.spec, **form), {}),
     ]
 
 
@@ -68,12 +79,12 @@ class TestCodec:
 
     @given(session=sessions())
     def test_sessions_come_back_from_ids(self, tokenizers: list[Tokenizer], session: Session):
-        segments = render(session)
         for tokenizer in tokenizers:
+            segments = render(session, tokenizer.spec)
             ids, roles = tokenizer.encode(segments)
             assert len(ids) == len(roles)
             assert tokenizer.segments(ids) == segments
-            assert parse(tokenizer.segments(ids)).session == session
+            assert parse(tokenizer.segments(ids), tokenizer.spec).session == session
             context = tokenizer.encode_context(session.context)
             for encoded in (tokenizer.encode_session(session), tokenizer.encode_session(session, context)):
                 assert (encoded.ids, encoded.roles, encoded.length) == (ids, roles, len(ids))
@@ -158,7 +169,7 @@ class TestCodec:
         assert found[0] == found[1]
 
     def test_values_are_spelled_if_the_spec_says_so(self, tokenizers: list[Tokenizer]):
-        pieces, letters = tokenizers[0], tokenizers[-1]
+        pieces, letters = tokenizers[0], tokenizers[2]
         value = "['result', 12, 'return_x']"
         session = Session(("result = 12",), (ShownState("line", 1, 0, {"result": value}, None),), (), True)
         context, state = map(unpack_ids, letters.encode_session(session).parts)
@@ -222,6 +233,15 @@ class TestTraining:
         assert train(iter(texts), tokenizer.spec, {}, threads=4).fingerprint == tokenizer.fingerprint
         assert train(texts[::-1], tokenizer.spec, {}).fingerprint == tokenizer.fingerprint
         assert train(texts[::2], tokenizer.spec, {}).fingerprint != tokenizer.fingerprint
+
+    def test_renumbering_moves_every_line_and_nothing_else(self, tokenizer: Tokenizer, traces: list[Trace]):
+        tree = StateTree(traces[0])
+        plain = tokenizer.encode_session(show(tree, full_walk(tree, STEP_INTO), tokenizer.spec))
+        moved = tokenizer.renumber(plain, 3)
+        for before, after in zip(tokenizer.segments(plain.ids), tokenizer.segments(moved.ids), strict=True):
+            line = number_of(before.text, "line") if before.kind == "pointer" else None
+            assert after == (before if line is None else before._replace(text=pointer(line + 3)))
+        assert tokenizer.renumber(moved, -3) == plain
 
     def test_the_spec_is_part_of_the_fingerprint(self, tokenizer: Tokenizer, texts: list[str]):
         other = replace(tokenizer.spec, max_piece_length=15)
