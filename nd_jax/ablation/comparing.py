@@ -28,10 +28,13 @@ def compare(runs: Mapping[str, Sequence[StateScores]], seed: int) -> dict[str, d
       By variant: ``states`` (that all runs have), ``bits`` a state, ``seeds`` (bits of each run),
       ``difference`` to the base and ``difference_95``, a paired bootstrap interval over states, those of a
       program drawn together; ``state``, ``event_line``, ``bindings`` and ``value``: accuracy, mean over runs;
-      the same ``by_action``.
+      ``state_difference`` to the base and ``state_difference_95``; accuracy ``by_action``.
     """
     paired = _common(runs)
     bits = {name: np.mean([run.bits for run in some], axis=0) for name, some in paired.items()}
+    right = {
+        name: np.mean([run.event_line & run.rest for run in some], axis=0) for name, some in paired.items()
+    }
     figures: dict[str, dict[str, Any]] = {}
     for name in sorted(paired, key=lambda name: float(bits[name].mean())):
         some = paired[name]
@@ -42,6 +45,10 @@ def compare(runs: Mapping[str, Sequence[StateScores]], seed: int) -> dict[str, d
             "seeds": [float(run.bits.mean()) for run in some],
             **difference(bits[name], bits[BASE], some[0].program, seed),
             **_mean_accuracy(some),
+            **{
+                f"state_{key}": value
+                for key, value in difference(right[name], right[BASE], some[0].program, seed).items()
+            },
             "by_action": {
                 action: {
                     "n": int((some[0].action == action).sum()),
@@ -53,9 +60,34 @@ def compare(runs: Mapping[str, Sequence[StateScores]], seed: int) -> dict[str, d
     return figures
 
 
-def difference(bits: np.ndarray, base: np.ndarray, programs: np.ndarray, seed: int) -> dict[str, Any]:
-    """Mean difference of paired bits, with its bootstrap interval; below 0 is better than the base."""
-    change = bits - base
+def compare_answers(right: Mapping[str, Sequence[Mapping[str, Sequence[bool]]]], seed: int) -> dict[str, Any]:
+    """Compare variants, the base among them, by their answers to the same programs.
+
+    Args:
+      right: of each variant, for each run, by task, which programs were answered right.
+      seed: seeds the resampling.
+
+    Returns:
+      By variant and task: ``score`` (mean over runs), the ``seeds``' scores, ``difference`` to the base and
+      ``difference_95``, a paired bootstrap interval over programs.
+    """
+    figures: dict[str, Any] = {}
+    base = {task: np.mean([run[task] for run in right[BASE]], axis=0) for task in right[BASE][0]}
+    for name, runs in right.items():
+        figures[name] = {}
+        for task in base:
+            scores = np.mean([run[task] for run in runs], axis=0)
+            figures[name][task] = {
+                "score": float(scores.mean()),
+                "seeds": [float(np.mean(run[task])) for run in runs],
+                **difference(scores, base[task], np.arange(len(scores)), seed),
+            }
+    return figures
+
+
+def difference(values: np.ndarray, base: np.ndarray, programs: np.ndarray, seed: int) -> dict[str, Any]:
+    """Mean difference of paired values to the base's, with its bootstrap interval."""
+    change = values - base
     return {"difference": float(change.mean()), "difference_95": interval(change, programs, seed)}
 
 
@@ -85,14 +117,19 @@ def _mean_accuracy(runs: Sequence[StateScores]) -> dict[str, float | None]:
     }
 
 
+def _change(difference: float, ends: Sequence[float]) -> list[str]:
+    """A difference to the base and its interval, as tables show them."""
+    low, high = ends
+    return [f"{difference:+.3f}", f"{low:+.3f} to {high:+.3f}"]
+
+
 def comparison_table(title: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:
     """Show a comparison by bits per state."""
     rows = []
     for name, row in figures.items():
-        low, high = row["difference_95"]
         spread = max(row["seeds"]) - min(row["seeds"])
-        interval = f"{low:+.3f} to {high:+.3f}"
-        rows.append([name, len(row["seeds"]), row["bits"], spread, row["difference"], interval])
+        change = _change(row["difference"], row["difference_95"])
+        rows.append([name, len(row["seeds"]), row["bits"], spread, *change])
     states = next(iter(figures.values()))["states"]
     note = f"{states} states, the same for all; below 0 is better than the base."
     return Table(title, ["variant", "runs", "bits/state", "spread", "to the base", "95 %"], rows, note)
@@ -103,11 +140,24 @@ def accuracy_table(
 ) -> Table:
     """Show accuracy by field beside ``tokens_mean`` and ``tokens_p95`` of a trace (`tokens`, by variant)."""
     fields = ("state", "event_line", BINDINGS, VALUE)
+    rows = []
+    for name, row in figures.items():
+        change = _change(row["state_difference"], row["state_difference_95"])
+        lengths = (tokens[name]["tokens_mean"], tokens[name]["tokens_p95"])
+        rows.append([name, row["state"], *change, *(row[field] for field in fields[1:]), *lengths])
+    columns = ["variant", "state", "to the base", "95 %", *fields[1:], "tokens/trace", "p95"]
+    return Table(title, columns, rows)
+
+
+def answers_table(answers: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
+    """Show what `compare_answers` gave."""
     rows = [
-        [name, *(row[field] for field in fields), tokens[name]["tokens_mean"], tokens[name]["tokens_p95"]]
-        for name, row in figures.items()
+        [name, task, len(row["seeds"]), row["score"], *_change(row["difference"], row["difference_95"])]
+        for name, by_task in answers.items()
+        for task, row in by_task.items()
     ]
-    return Table(title, ["variant", *fields, "tokens/trace", "p95"], rows)
+    columns = ["variant", "task", "runs", "score", "to the base", "95 %"]
+    return Table("CRUXEval (official)", columns, rows)
 
 
 def action_table(title: str, figures: Mapping[str, Mapping[str, Any]]) -> Table:

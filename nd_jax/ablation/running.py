@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from nd_jax import files
-from nd_jax.ablation.comparing import accuracy_table, action_table, best, compare, comparison_table, plot
+from nd_jax.ablation.comparing import (
+    accuracy_table,
+    action_table,
+    answers_table,
+    best,
+    compare,
+    compare_answers,
+    comparison_table,
+    plot,
+)
 from nd_jax.ablation.measuring import StateScores, measure
 from nd_jax.ablation.variants import BASE, VARIANTS, AblationConfig, Variant
 from nd_jax.console import console, table, write_json
@@ -38,6 +47,7 @@ def run(config: AblationConfig, variants: Mapping[str, Variant] = VARIANTS) -> d
     Returns:
       ``stage_1`` and ``stage_2``: by what was measured on (``heldout``, ``cruxeval``) the comparison
       (`nd_jax.ablation.comparing.compare`) of every variant once, and of the finalists over all seeds;
+      ``answers``: the finalists' on CRUXEval (`nd_jax.ablation.comparing.compare_answers`);
       ``runs``: the result of each; ``not_compared``: runs that their time did not suffice for.
 
     Raises:
@@ -46,6 +56,8 @@ def run(config: AblationConfig, variants: Mapping[str, Variant] = VARIANTS) -> d
     if unknown := [name for name in config.variants if name not in variants]:
         raise UserError(f"no variant {unknown[0]!r}; there are {', '.join(variants)}")
     names = list(dict.fromkeys([BASE, *config.variants]))
+    if (asking := [name for name in names if variants[name].more_traces]) and not config.more_traces:
+        raise UserError(f"variant {asking[0]!r} needs further datasets: --more-traces DIR ...")
     study = _Study(config, {name: variants[name] for name in names})
     study.announce(len(names) + (min(config.finalists, len(names) - 1) + 1) * config.seeds)
     for name in names:
@@ -62,12 +74,14 @@ def run(config: AblationConfig, variants: Mapping[str, Variant] = VARIANTS) -> d
     for seed in seeds[1:]:
         for name in chosen:
             study.run(name, seed)
-    for name in chosen if config.cruxeval else ():
-        study.answer_cruxeval(name)
     finalists = [name for name in chosen if all(study.results[_key(name, seed)]["whole"] for seed in seeds)]
+    answers = {}
     if BASE in finalists:
         stages["stage_2"] = study.compare(finalists, seeds)
-    return study.write(stages)
+        if config.cruxeval:
+            right = {name: [study.answer_cruxeval(name, seed) for seed in seeds] for name in finalists}
+            answers = compare_answers(right, config.seed)
+    return study.write(stages, answers)
 
 
 def _key(name: str, seed: int) -> str:
@@ -135,18 +149,21 @@ class _Study:
         self._keep(key, result)
         self._made_seconds.append(time.perf_counter() - start)
 
-    def answer_cruxeval(self, name: str) -> None:
-        """Ask a finalist's first run for CRUXEval's answers, both ways, unless that is done."""
+    def answer_cruxeval(self, name: str, seed: int) -> dict[str, list[bool]]:
+        """Ask a run for CRUXEval's answers, unless that is done: by task, which programs it has right."""
         from nd_jax.evaluation.cruxeval import CruxevalConfig
-        from nd_jax.evaluation.verbs import cruxeval
+        from nd_jax.evaluation.verbs import FOLDER, cruxeval
 
-        key = _key(name, self.config.seed)
-        if "answers" not in self.results[key]:
+        key = _key(name, seed)
+        if "right" not in self.results[key]:
             model = load(self.config.out / "runs" / key)
             config = CruxevalConfig(workers=self.config.workers)
-            figures = cruxeval(self.config.cruxeval, ("output", "input"), model, config)
-            answers = {task: figures[task]["official"] for task in figures}
-            self._keep(key, {**self.results[key], "answers": answers})
+            right = {}
+            for task in cruxeval(self.config.cruxeval, ("output", "input"), model, config):
+                rows = (model.run / FOLDER / f"cruxeval-{task}.jsonl").read_text(encoding="utf-8")
+                right[task] = [json.loads(row)["official"] for row in rows.splitlines()]
+            self._keep(key, {**self.results[key], "right": right})
+        return self.results[key]["right"]
 
     def compare(self, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
         """Compare variants, by what they were measured on."""
@@ -160,7 +177,7 @@ class _Study:
             compared[where] = compare(runs, self.config.seed)
         return compared
 
-    def write(self, stages: dict[str, Any]) -> dict[str, Any]:
+    def write(self, stages: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
         """Show the tables, and write them with all figures and the plot."""
         tables: list[Table] = []
         drawn = {}
@@ -173,10 +190,8 @@ class _Study:
                 tables.append(accuracy_table(f"{title}, accuracy and length", figures, tokens))
                 tables.append(action_table(f"{title}, by action", figures))
                 drawn[title] = figures
-        answered = {key: result["answers"] for key, result in self.results.items() if "answers" in result}
-        if answered:
-            rows = [[key, *answers.values()] for key, answers in answered.items()]
-            tables.append(Table("CRUXEval (official)", ["run", "output", "input"], rows))
+        if answers:
+            tables.append(answers_table(answers))
         runs = [
             [key, r["parameters"], r["tokens"], r["train_seconds"], "yes" if r["whole"] else "no"]
             for key, r in self.results.items()
@@ -186,7 +201,11 @@ class _Study:
             table(shown.title, list(shown.columns), shown.rows)
         figures = {
             **stages,
-            "runs": self.results,
+            "answers": answers,
+            "runs": {
+                key: {name: value for name, value in result.items() if name != "right"}
+                for key, result in self.results.items()
+            },
             "not_compared": [key for key, result in self.results.items() if not result["whole"]],
         }
         out = self.config.out
@@ -201,7 +220,8 @@ class _Study:
         """Train a variant's tokenizer, or take the one that another run of it left."""
         folder = self._tokenizer_folder(variant)
         if not folder.exists():
-            tokenizer = train_on_datasets([self.config.traces], variant.spec, self.config.seed)
+            datasets = [self.config.traces, *self.config.more_traces]
+            tokenizer = train_on_datasets(datasets, variant.spec, self.config.seed)
             partial = folder.with_name(f"{folder.name}.partial")
             tokenizer.save(partial)
             partial.rename(folder)
@@ -221,8 +241,9 @@ class _Study:
             for name in ("context_weight", "place_weight", "random_line_numbers")
             if (setting := getattr(variant, name)) is not None
         }
+        traces = [config.traces, *(config.more_traces if variant.more_traces else ())]
         data = dataclasses.replace(
-            shared.data, traces=(str(config.traces),), packed="", seed=seed,
+            shared.data, traces=tuple(map(str, traces)), packed="", seed=seed,
             tokenizer=str(self._tokenizer_folder(variant)), **settings,
         )  # fmt: skip
         steps = max(1, round(config.tokens / (data.global_batch * data.row_length)))
@@ -254,6 +275,7 @@ def _same_settings(config: AblationConfig, experiment: Experiment, traces: Trace
     settings |= {
         "cruxeval": str(config.cruxeval),
         "traces": traces.fingerprint,
+        "more_traces": [open_traces(path, "train").fingerprint for path in config.more_traces],
         "experiment": to_dict(experiment),
     }
     path = config.out / "study.json"

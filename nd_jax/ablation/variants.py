@@ -23,6 +23,8 @@ class Variant:
     """Factor on the loss weight of events, lines and frames; None: the experiment's."""
     random_line_numbers: bool | None = None
     """Lines numbered from a random one; None: as the experiment has it."""
+    more_traces: bool = False
+    """Trained on the study's further datasets too."""
 
 
 BASE = "base"
@@ -44,6 +46,7 @@ VARIANTS = {
     "all-names": Variant("every name in every state", replace(SMALL, all_names=True)),
     "all-frames": Variant("the frame in every state", replace(SMALL, all_frames=True)),
     "random-lines": Variant("lines numbered from a random one", random_line_numbers=True),
+    "more-traces": Variant("other programs too (--more-traces)", more_traces=True),
     "context-0": Variant("no loss on what is given", context_weight=0.0),
     "context-1": Variant("full loss on what is given", context_weight=1.0),
     "places-1": Variant("events and lines weigh as much as values", place_weight=1.0),
@@ -58,6 +61,10 @@ class AblationConfig:
     traces: Path = Path("runs/quickstart/traces")
     """Trace dataset: its train split is trained on, its held-out split measured on."""
 
+    more_traces: tuple[Path, ...] = ()
+    """Further trace datasets, for the variant `more-traces`; each row's dataset is drawn by their numbers of
+    traces. If there are any, all tokenizers are trained on all datasets."""
+
     cruxeval: Path | None = None
     """CRUXEval's file, to measure on its traces too, and the finalists on its two tasks."""
 
@@ -67,7 +74,7 @@ class AblationConfig:
     experiment: Path = Path("configs/nano.py")
     """Model, optimiser and rows that all variants share."""
 
-    variants: tuple[str, ...] = tuple(VARIANTS)
+    variants: tuple[str, ...] = tuple(name for name in VARIANTS if not VARIANTS[name].more_traces)
     """Which variants, by name; the base is always among them."""
 
     tokens: int = 1_000_000

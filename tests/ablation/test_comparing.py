@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from nd_jax.ablation.comparing import accuracy_table, best, compare, comparison_table, difference, plot
+from nd_jax.ablation.comparing import (
+    accuracy_table,
+    answers_table,
+    best,
+    compare,
+    compare_answers,
+    comparison_table,
+    difference,
+    plot,
+)
 from nd_jax.ablation.measuring import StateScores
 
 
@@ -86,3 +95,25 @@ def test_table_and_plot():
     for shown in (comparison_table("a", figures), accuracy_table("a", figures, tokens)):
         assert all(len(row) == len(shown.columns) for row in shown.rows)
     assert plot({"a": figures}).startswith(b"\x89PNG")
+
+
+def test_states_right_are_compared_with_the_base_too():
+    some = scores([1, 1, 1, 1], right=[True, False, False, False])
+    other = scores([1, 1, 1, 1], right=[True, True, True, False])
+    row = compare({"base": [some], "other": [other, some]}, seed=0)["other"]
+    assert row["state_difference"] == 0.25
+    low, high = row["state_difference_95"]
+    assert 0 <= low < 0.25 < high <= 0.5
+
+
+def test_answers_are_compared_program_by_program():
+    right = {
+        "base": [{"output": [True, False, False, False]}],
+        "other": [{"output": [True, True, True, False]}, {"output": [True, True, False, False]}],
+    }
+    found = compare_answers(right, seed=0)
+    assert found["base"]["output"]["difference_95"] == [0.0, 0.0]
+    row = found["other"]["output"]
+    assert (row["score"], row["seeds"], row["difference"]) == (0.625, [0.75, 0.5], 0.375)
+    assert row["difference_95"][0] >= 0
+    assert "+0.375" in str(answers_table(found).rows)

@@ -36,8 +36,11 @@ config = Experiment(
 STEPS = 5
 TINY = {
     "base": Variant("small", TokenizerSpec(vocab_size=450, lines=64, frames=16)),
-    "more": Variant("more pieces", TokenizerSpec(vocab_size=470, lines=64, frames=16), context_weight=1.0),
-}
+    "more": Variant(
+        "more pieces", TokenizerSpec(vocab_size=470, lines=64, frames=16), context_weight=1.0,
+        random_line_numbers=True, more_traces=True,
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,12 @@ def config(tmp_path_factory) -> AblationConfig:
         for k, trace in enumerate(traces):
             assert isinstance(trace, Trace), trace
             writer.add(trace, "train" if k % 4 else "heldout")
+    with TraceWriter(folder / "other") as writer:
+        for trace in traces[:9]:
+            writer.add(trace, "train")
     return AblationConfig(
-        traces=folder / "traces", out=folder / "study", experiment=folder / "tiny.py", tokens=STEPS * 8 * 192,
+        traces=folder / "traces", more_traces=(folder / "other",),
+        out=folder / "study", experiment=folder / "tiny.py", tokens=STEPS * 8 * 192,
         variants=tuple(TINY), finalists=1, seeds=1, sessions=30, json=folder / "figures.json",
         max_seconds=1e9,
     )  # fmt: skip
@@ -78,8 +85,11 @@ def test_all_runs_are_compared(config, figures):
     assert "bits/state" in (config.out / "ablation.md").read_text()
     assert (config.out / "ablation.png").read_bytes().startswith(b"\x89PNG")
     experiment = load(config.out / "runs/more-1").experiment
-    told = experiment.model.vocab_size, experiment.data.context_weight, experiment.data.seed
-    assert told == (TINY["more"].spec.vocab_size, 1.0, 1)
+    data = experiment.data
+    told = experiment.model.vocab_size, data.context_weight, data.random_line_numbers, data.seed
+    assert told == (TINY["more"].spec.vocab_size, 1.0, True, 1)
+    assert data.traces == (str(config.traces), *map(str, config.more_traces))
+    assert load(config.out / "runs/base-1").experiment.data.traces == (str(config.traces),)
 
 
 def test_what_is_done_is_not_done_again(config, figures, monkeypatch):
@@ -144,7 +154,11 @@ def test_bits_are_those_of_a_states_own_tokens(config, figures, monkeypatch):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"tokens": 1}, "other settings (tokens)"), ({"variants": ("base", "mroe")}, "no variant 'mroe'")],
+    [
+        ({"tokens": 1}, "other settings (tokens)"),
+        ({"variants": ("base", "mroe")}, "no variant 'mroe'"),
+        ({"more_traces": ()}, "variant 'more' needs further datasets"),
+    ],
 )
 def test_mistakes_are_named(config, figures, change, message):
     with pytest.raises(UserError) as refusal:
