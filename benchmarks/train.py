@@ -66,7 +66,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "cpu": {"5M, 512": Case("nd_5m", 8, 512, 2)},
+    "cpu": {"5M, 512": Case("nd_5m", 8, 512, 5)},
     "gpu": {
         "125M, 2,048": Case("nd_125m", 32, 2048, 5),
         "125M, 4,096": Case("nd_125m", 16, 4096, 5),
