@@ -30,7 +30,7 @@ config = Experiment(
         tokenizer="runs/quickstart/tokenizer",
         row_length=256,
         global_batch=4,
-        context_weight=1.0,
+        context_weight=0.1,
         place_weight=5.0,
         policy=PolicyConfig(step_only=6.0, forward_from_anywhere=0.5, root_skip=0.5, inverse_root_skip=0.5),
     ),

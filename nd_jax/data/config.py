@@ -41,9 +41,8 @@ class DataConfig:
     action_weight: float = 0.0
     """Loss weight of action tokens: the user chooses actions, the model need not predict them."""
 
-    context_weight: float = 1.0
-    """Loss weight of the program's source and of a session's start state, which are given: text like that of
-    later states, from which those are learned sooner."""
+    context_weight: float = 0.1
+    """Loss weight of the program's source and of a session's start state, which are given."""
 
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """How trajectories are sampled on a state tree."""
