@@ -75,18 +75,17 @@ class _Quiet:
     __slots__ = ()
     run: "_Call"
 
-    def trace(self, frame: types.FrameType, kind: str, arg: Any) -> Any:
+    def trace(self, frame: types.FrameType, kind: str, arg: Any) -> None:
         run = self.run
         if run.over:  # a generator that outlives the call it was made in
-            return None
+            return
         try:
-            following = FrameTracer.trace(self, frame, kind, arg)  # pyright: ignore[reportArgumentType]
+            FrameTracer.trace(self, frame, kind, arg)  # pyright: ignore[reportArgumentType]
         except Stop:
             run.end()
-            return None
-        if not run.stack:
-            run.end()
-        return following
+        else:
+            if not run.stack:
+                run.end()
 
 
 class _Frame(_Quiet, FrameTracer):
@@ -118,7 +117,8 @@ class _Call(Recorder):
             if function.suspends:
                 known = getattr(frame.f_trace, "__self__", None)
                 if isinstance(known, _Quiet) and known.run is self:
-                    return known.trace(frame, RESUME, None)
+                    known.trace(frame, RESUME, None)
+                    return None if self.over else known.trace
                 if _resumed(frame):
                     self.fail("resumes what was begun before")
             depth, fid = len(self.stack), len(self.functions)
@@ -130,7 +130,9 @@ class _Call(Recorder):
         except Stop:
             self.end()
             return None
-        return function.follow(self, fid, depth, function).trace(frame, CALL, None)
+        trace = function.follow(self, fid, depth, function).trace
+        trace(frame, CALL, None)
+        return None if self.over else trace
 
 
 def _resumed(frame: types.FrameType) -> bool:

@@ -127,13 +127,16 @@ class Recorder:
             return None
         trace = frame.f_trace if known.suspends else None
         if trace is not None:
-            return trace(frame, RESUME, None)
+            trace(frame, RESUME, None)
+            return trace
         depth, fid = len(stack), len(self.functions)
         if depth >= self.deepest:
             self.fail("too deep", f"more than {self.deepest} frames")
         self.functions.append(known.name)
         stack.append(fid)
-        return known.follow(self, fid, depth, known).trace(frame, CALL, None)
+        trace = known.follow(self, fid, depth, known).trace
+        trace(frame, CALL, None)
+        return trace
 
 
 class FrameTracer:
@@ -152,19 +155,23 @@ class FrameTracer:
         self.seen = [_NOTHING] * len(code.names)
         self.shown = _NONE_SHOWN
 
-    def trace(self, frame: types.FrameType, kind: str, arg: Any) -> Any:
-        """Record one event of the frame."""
+    def trace(self, frame: types.FrameType, kind: str, arg: Any) -> None:
+        """Record one event of the frame.
+
+        It gives None, and CPython (trace_trampoline in sysmodule.c) then leaves the frame's tracer as it is;
+        to make the bound method anew at each event would take a twentieth of its time.
+        """
         run = self.run
         value = None
         try:
             if kind == LINE:
                 if not run.stack:
-                    return None
+                    return
                 self.raised_at = -1
             elif kind != CALL:
                 kind, value = (self.leave if kind == RETURN else self.other)(frame, kind, arg)
                 if kind is None:
-                    return self.trace
+                    return
             shown = self.show(frame.f_locals)
             events = run.events
             if not events:
@@ -176,7 +183,6 @@ class FrameTracer:
             raise
         except BaseException as error:
             run.fail("tracer failed", type(error).__name__)
-        return self.trace
 
     def leave(self, frame: types.FrameType, kind: Any, arg: Any) -> tuple[Any, str | None]:
         """Close the frame: tell how it is left (None: not recorded) and its value."""
