@@ -151,6 +151,14 @@ import socket
 def test_asks():
     socket.create_connection(("localhost", 80))
 """
+DRAWS = """\
+import random
+from shapes.areas import deep
+
+def test_draws():
+    for _ in range(5):
+        deep(random.randrange(200))
+"""
 READS = "def test_reads():\n    open({path!r}).read()\n"
 
 

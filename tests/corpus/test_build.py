@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shapes import FAILS, HANGS, NETWORK, READS, ROOT, make_archive, make_environment
+from shapes import DRAWS, FAILS, HANGS, NETWORK, READS, ROOT, make_archive, make_environment
 
 from nd_jax.corpus import build as building
 from nd_jax.corpus.archives import look_into
@@ -70,6 +70,15 @@ def test_a_hanging_suite_is_ended_and_gives_what_it_had(here, tmp_path):
     assert report.status == "hangs"
     assert report.detail == "in tests/test_z.py::test_hangs"
     assert [trace.arguments for trace in dataset] == ["2"]
+
+
+def test_what_tests_draw_is_the_same_in_every_build(here, tmp_path):
+    recipe = Recipe((package(tmp_path, "draws", test_draws=DRAWS),), limits=LIMITS)
+    first, second = (build(recipe, tmp_path / name, workers=1, verify=False)[0] for name in "ab")
+    assert first.fingerprint == second.fingerprint
+    verified, _ = build(recipe, tmp_path / "c", workers=1)
+    drawn, kept = (sum(trace.entry == "deep" for trace in dataset) for dataset in (first, verified))
+    assert kept < drawn  # the second run draws others
 
 
 def test_a_finished_corpus_is_opened_and_another_recipe_refused(here, tmp_path, monkeypatch):
