@@ -4,7 +4,8 @@ Chosen for what it learns in six minutes (BUILD.md, "The nano model"): a small v
 tokens per second decide; many narrow layers, as following a loop takes several looks at program and state,
 one after the other; few heads, faster on CPU; small batches, many updates; Muon, which takes half the tokens
 that AdamW takes; sessions that mostly show every step, so that half of their tokens are states; events and
-lines, a tenth of the loss, weighed up, so that control flow is learned before values are.
+lines, a tenth of the loss, weighed up, so that control flow is learned before values are; full loss on the
+program too, the same kind of text as states are.
 Give the data: `nd train configs/nano.py --data.traces DIR --data.tokenizer DIR`.
 """
 
@@ -30,7 +31,7 @@ config = Experiment(
         tokenizer="runs/quickstart/tokenizer",
         row_length=256,
         global_batch=4,
-        context_weight=0.1,
+        context_weight=1.0,
         place_weight=5.0,
         policy=PolicyConfig(step_only=6.0, forward_from_anywhere=0.5, root_skip=0.5, inverse_root_skip=0.5),
     ),

@@ -48,8 +48,9 @@ VARIANTS = {
     "random-lines": Variant("lines numbered from a random one", random_line_numbers=True),
     "more-traces": Variant("other programs too (--more-traces)", more_traces=True),
     "context-0": Variant("no loss on what is given", context_weight=0.0),
-    "context-1": Variant("full loss on what is given", context_weight=1.0),
-    "places-1": Variant("events and lines weigh as much as values", place_weight=1.0),
+    "context-0.1": Variant("a tenth of the loss on what is given", context_weight=0.1),
+    "places-1": Variant("events and lines as values, a tenth on what is given",
+                        context_weight=0.1, place_weight=1.0),
     "weights-1": Variant("all that is predicted weighs the same", context_weight=1.0, place_weight=1.0),
 }  # fmt: skip
 """The registry of variants, by name."""
